@@ -14,7 +14,7 @@ the code of its result (see `EXIT_CODES`). Ctrl-C exits with 130, as shells expe
 
 from __future__ import annotations
 
-from doesitrun.records import Result
+from doesitrun.outcomes import Result
 
 EXIT_INTERRUPTED = 130
 EXIT_CODES = {Result.PASS: 0, Result.FAIL: 10, Result.EXCLUDED: 11, Result.INCONCLUSIVE: 12}
