@@ -1,0 +1,78 @@
+"""The Python environments that models are run in: what doesitrun.toml names, probed in a child process."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from doesitrun import isolate
+from doesitrun.errors import StackError, UsageError
+from doesitrun.records import Stack
+from doesitrun.settings import Settings, StackSettings
+from doesitrun.targets import TARGETS
+
+DEFAULT_NAME = "default"
+INSTACK = Path(str(resources.files("doesitrun"))) / "instack"
+
+
+def configured(settings: Settings) -> dict[str, StackSettings]:
+    """The stacks that doesitrun.toml names, or else this very Python if it has torch."""
+    if settings.stacks:
+        return dict(settings.stacks)
+    if importlib.util.find_spec("torch") is None:
+        return {}
+    return {DEFAULT_NAME: StackSettings(python=sys.executable)}
+
+
+def probe(name: str, wanted: StackSettings) -> tuple[Stack, ...]:
+    """What the stack can run, one record per target, the best first. Raises StackError."""
+    if not Path(wanted.python).is_file():
+        raise StackError(f"Stack {name!r}: there is no Python at {wanted.python}: correct stacks.{name}.python in doesitrun.toml.")
+    with tempfile.TemporaryDirectory(prefix="doesitrun-probe-") as folder:
+        facts = isolate.run_script(INSTACK / "probe.py", wanted.python, {}, Path(folder))
+    found = tuple(_stack(name, wanted.python, target, facts) for target in TARGETS if wanted.target in (None, target))
+    return tuple(stack for stack in found if stack is not None)
+
+
+def choose(settings: Settings, name: str | None, target: str | None) -> Stack:
+    """The stack called `name` (or the first one that has the target). Raises UsageError, StackError."""
+    known = configured(settings)
+    if target is not None and target not in TARGETS:
+        raise UsageError(f"There is no target {target!r}: choose one of {', '.join(TARGETS)}.")
+    if name is not None and name not in known:
+        raise UsageError(f"There is no stack {name!r}: doesitrun.toml has {', '.join(known) or 'none'}.")
+    if not known:
+        raise StackError("This Python has no torch: pip install 'doesitrun[stack]', or name a Python that has it in doesitrun.toml.")
+    for each in [name] if name is not None else known:
+        for stack in probe(each, known[each]):
+            if target in (None, stack.target):
+                return stack
+    wanted = f"the target {target}" if target else "a target"
+    raise StackError(f"No stack has {wanted}: `doesitrun stacks` shows what each one has and lacks.")
+
+
+def _stack(name: str, python: str, target: str, facts: Mapping[str, Any]) -> Stack | None:
+    found = TARGETS[target].detect(facts)
+    if found is None:
+        return None
+    distributions: Mapping[str, str] = facts["distributions"]
+    columns = {"torch": "torch", "transformers": "transformers", "accelerate": "accelerate", **TARGETS[target].VERSION_COLUMNS}
+    versions = {column: distributions[name] for column, name in columns.items() if name in distributions}
+    drivers = {f"{module}_driver": version for module, version in facts["kernel_modules"].items()}
+    return Stack(
+        name=name,
+        python=python,
+        target=target,
+        device=found.device,
+        cores=found.cores,
+        host_memory_bytes=facts["host_memory_bytes"],
+        versions={**versions, **drivers, "python": facts["python"], "os": facts["os"]},
+        compiler=TARGETS[target].COMPILER,
+        compiler_version=found.compiler_version,
+        notes=found.notes,
+    )

@@ -1,0 +1,65 @@
+"""cuda: Inductor and Triton on NVIDIA GPUs; a core is a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from doesitrun.records import Device, Plan
+from doesitrun.targets.protocol import Detection, Fragments
+
+NAME = "cuda"
+COMPILER = "inductor"
+_GPUS = (
+    # name, bytes that the driver reports as total, what it is
+    ("h200", 150_754_820_096, "NVIDIA H200, 141 GB"),
+    ("h100", 85_520_809_984, "NVIDIA H100, 80 GB"),
+    ("a100", 85_094_825_984, "NVIDIA A100, 80 GB"),
+    ("l40s", 47_576_711_168, "NVIDIA L40S, 48 GB"),
+    ("a10g", 23_722_786_816, "NVIDIA A10G, 24 GB"),
+    ("t4", 15_828_320_256, "NVIDIA T4, 16 GB"),
+)
+DEVICES = {
+    name: Device(name=name, target="cuda", sizes=(1, 2, 4, 8), core_bytes=size, headroom=0.15, description=text)
+    for name, size, text in _GPUS
+}
+REQUIREMENTS = ("torch", "transformers", "accelerate")
+VERSION_COLUMNS: dict[str, str] = {}
+
+
+def environment(cache: str) -> dict[str, str]:
+    """Variables of the child: compiled graphs go to `cache`, a folder."""
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+        "TRITON_CACHE_DIR": f"{cache}/triton",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
+def detect(facts: Mapping[str, Any]) -> Detection | None:
+    """NVIDIA's driver names the GPUs; torch must be a CUDA build to use them."""
+    torch = facts["distributions"].get("torch")
+    if torch is None or not facts["gpus"]:
+        return None
+    model = facts["gpus"][0].lower()
+    device = next((name for name in DEVICES if name in model.replace(" ", "")), "")
+    notes = () if device else (f"The GPU {facts['gpus'][0]!r} is not in the device table: pass --device.",)
+    if torch.endswith("+cpu"):
+        notes = (*notes, "This torch is a CPU build: install a CUDA build of the same version.")
+    return Detection(device, len(facts["gpus"]), torch.partition("+")[0], notes)
+
+
+def fragments(plan: Plan) -> Fragments:
+    sharded = plan.cores > 1
+    return Fragments(
+        backend="inductor",
+        process_group="nccl",
+        environment={"TOKENIZERS_PARALLELISM": "false"},
+        rank_setup=("torch.cuda.set_device(rank)",),
+        load_arguments=() if sharded else ('device_map="cuda",',),
+        inputs_on_device=True,
+        synchronize=("torch.cuda.synchronize()",),
+        reset_peak=("torch.cuda.reset_peak_memory_stats()",),
+        experts_implementation="batched_mm" if plan.is_moe else None,
+        peak_bytes="torch.cuda.max_memory_allocated()",
+    )

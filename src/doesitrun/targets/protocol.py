@@ -1,0 +1,73 @@
+"""What a target must offer: a module with these names is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from doesitrun.records import Device, Plan
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """A target's own lines of run.py. Lines carry no indentation; the script indents them."""
+
+    backend: str
+    """The backend of torch.compile."""
+    process_group: str
+    """The backend of torch.distributed, for several cores."""
+    peak_bytes: str
+    """Expression: peak memory of this rank in bytes."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables set before torch is imported, unless the user has set them."""
+    environment_extra: tuple[str, ...] = ()
+    standard_imports: tuple[str, ...] = ()
+    torch_imports: tuple[str, ...] = ()
+    functions: str = ""
+    """Whole functions, at the top level."""
+    rank_setup: tuple[str, ...] = ()
+    """What a rank does before it joins its process group; `rank` is its number."""
+    run_setup: tuple[str, ...] = ()
+    load_arguments: tuple[str, ...] = ()
+    experts_implementation: str | None = None
+    inputs_on_device: bool = False
+    """False leaves the inputs on the CPU: generate() then moves what each forward needs."""
+    compile_extra: tuple[str, ...] = ()
+    generate_arguments: tuple[str, ...] = ()
+    synchronize: tuple[str, ...] = ()
+    reset_peak: tuple[str, ...] = ()
+    fallbacks: str = "[]"
+    """Expression: names of operators that ran elsewhere than on the device."""
+
+
+@dataclass(frozen=True)
+class Detection:
+    """What a stack has for a target."""
+
+    device: str
+    cores: int
+    compiler_version: str
+    notes: tuple[str, ...] = ()
+    """What is missing or odd, one sentence each."""
+
+
+class Target(Protocol):
+    """A kind of accelerator."""
+
+    NAME: str
+    COMPILER: str
+    """The compiler's name, as it names a folder of the dataset."""
+    DEVICES: dict[str, Device]
+    REQUIREMENTS: tuple[str, ...]
+    """Distributions that run.py needs."""
+    VERSION_COLUMNS: dict[str, str]
+    """Columns of a row that hold versions of this target's own distributions: column -> distribution."""
+
+    def environment(self, cache: str) -> dict[str, str]: ...
+
+    def detect(self, facts: Mapping[str, Any]) -> Detection | None:
+        """What the facts of `instack/probe.py` say of this target; None if it is not there."""
+        ...
+
+    def fragments(self, plan: Plan) -> Fragments: ...

@@ -1,0 +1,172 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#     "torch==2.13.0",
+#     "transformers==5.24.0",
+#     "accelerate==1.15.0",
+# ]
+# ///
+"""One model, one plan: text-generation in bfloat16 on 1 core of h200 (cuda).
+
+    python3 run.py                 prints the generated text and the figures
+    python3 run.py --report DIR    also writes DIR/stage before each phase and DIR/result.json at the end
+
+It generates 32 tokens greedily, twice: the first pass compiles, the second is warm.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+# Read when torch is imported, so they are set before it.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, AutoTokenizer, CompileConfig, GenerationConfig
+
+MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+REVISION = "7e27bd9f95328f0f3b08261d1252705110c806f8"
+PROMPT = "The sun was setting over the old harbour, and the fishermen were"
+NEW_TOKENS = 32
+CORES = 1
+RANK_WEIGHTS_BYTES = 269030016  # planned weights of the fullest rank
+TOP = 50  # logits kept per position
+
+
+def enter(stage: str, report: Path | None) -> None:
+    """Say which phase begins, so that a crash can be told apart from the outside."""
+    if report is not None:
+        (report / "stage").write_text(stage)
+
+
+def load() -> tuple:
+    processor = AutoTokenizer.from_pretrained(MODEL, revision=REVISION)
+    model, info = AutoModelForCausalLM.from_pretrained(
+        MODEL,
+        revision=REVISION,
+        dtype=torch.bfloat16,
+        use_safetensors=True,
+        output_loading_info=True,
+        device_map="cuda",
+    )
+    if info["missing_keys"]:
+        raise RuntimeError("the checkpoint lacks tensors that the model needs: " + ", ".join(sorted(info["missing_keys"])))
+    # Plain greedy decoding, whatever the checkpoint's own defaults (sampling, penalties) say.
+    eos = model.generation_config.eos_token_id
+    pad = model.generation_config.pad_token_id
+    first_eos = eos[0] if isinstance(eos, list) else eos
+    model.generation_config = GenerationConfig(eos_token_id=eos, pad_token_id=first_eos if pad is None else pad)
+    return processor, model.eval()
+
+
+def weights_bytes(model: torch.nn.Module) -> int:
+    """Bytes of the weights that this rank holds; more than planned means that they were not sharded."""
+    local = [p.to_local() if hasattr(p, "to_local") else p for p in model.parameters()]
+    held = sum(p.numel() * p.element_size() for p in local)
+    if held > 1.05 * RANK_WEIGHTS_BYTES:
+        raise RuntimeError(f"the weights were not sharded as planned: this rank holds {held} bytes of {RANK_WEIGHTS_BYTES} planned")
+    return held
+
+
+def encode(tokenizer, device) -> dict:
+    return dict(tokenizer(PROMPT, return_tensors="pt").to(device))
+
+
+def generate(model: torch.nn.Module, inputs: dict) -> tuple[list[int], torch.Tensor, float]:
+    """The new tokens, the raw logits of each of them [NEW_TOKENS, vocabulary], and seconds."""
+    compile_config = CompileConfig(backend="inductor", mode="default", dynamic=False, fullgraph=True)
+    start = time.perf_counter()
+    with torch.no_grad():
+        output = model.generate(
+            **inputs,
+            do_sample=False,
+            min_new_tokens=NEW_TOKENS,
+            max_new_tokens=NEW_TOKENS,
+            cache_implementation="static",
+            compile_config=compile_config,
+            return_dict_in_generate=True,
+            output_logits=True,
+        )
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    logits = torch.cat([step.float().cpu() for step in output.logits])
+    return output.sequences[0, -NEW_TOKENS:].tolist(), logits, seconds
+
+
+def run(report: Path | None) -> dict:
+    """What this rank loaded, generated and measured."""
+    enter("load", report)
+    start = time.perf_counter()
+    processor, model = load()
+    held = weights_bytes(model)
+    inputs = encode(processor, model.device)
+    load_s = time.perf_counter() - start
+    torch.cuda.reset_peak_memory_stats()
+    enter("compile", report)
+    tokens, logits, first_s = generate(model, inputs)
+    enter("run", report)
+    warm_tokens, _, second_s = generate(model, inputs)
+    top = logits.topk(min(TOP, logits.shape[-1]))
+    eos = model.generation_config.eos_token_id
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    return {
+        "prompt_ids": inputs["input_ids"][0].tolist(),
+        "tokens": tokens,
+        "warm_tokens": warm_tokens,
+        "eos_ids": eos if isinstance(eos, list) else [] if eos is None else [eos],
+        "top_ids": top.indices.tolist(),
+        "top_logits": top.values.tolist(),
+        "text": processor.decode(tokens, skip_special_tokens=True),
+        "load_s": load_s,
+        "first_s": first_s,
+        "second_s": second_s,
+        "compiled": graphs > 0,
+        "graphs": graphs,
+        "peak_bytes": torch.cuda.max_memory_allocated(),
+        "weights_bytes": held,
+        "missing_keys": [],
+        "fallbacks": [],
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "python": sys.version.split()[0]},
+    }
+
+
+def run_all(report: Path | None) -> dict:
+    """The result of the only rank."""
+    result = run(report)
+    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs")
+    result["ranks"] = [{"rank": 0} | {key: result[key] for key in keys}]
+    return result
+
+
+def write_json(path: Path, value: dict) -> None:
+    """Whole or not at all: the file is there only once it is complete."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(value))
+    os.replace(partial, path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run one model as planned.")
+    parser.add_argument("--report", type=Path, help="folder for the files stage and result.json")
+    report = parser.parse_args().report
+    sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a character is no failure of the model
+    if report is not None:
+        report.mkdir(parents=True, exist_ok=True)
+    result = run_all(report)
+    print(PROMPT + " ->" + result["text"])
+    print("tokens:", *result["tokens"])
+    print(
+        f"load {result['load_s']:.1f} s, first pass {result['first_s']:.1f} s, second pass {result['second_s']:.1f} s, "
+        f"{result['graphs']} graphs, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
+    )
+    if report is not None:
+        write_json(report / "result.json", result)
+        enter("exit", report)
+
+
+if __name__ == "__main__":
+    main()

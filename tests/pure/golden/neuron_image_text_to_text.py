@@ -1,0 +1,189 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#     "torch==2.13.0",
+#     "transformers==5.24.0",
+#     "accelerate==1.15.0",
+#     "torch-neuronx==2.13.3.0.1",
+#     "neuronx-cc==2.28.7631.0",
+#     "nki==0.7.0",
+# ]
+# ///
+"""One model, one plan: image-text-to-text in bfloat16 on 1 core of trn2 (neuron).
+
+    python3 run.py                 prints the generated text and the figures
+    python3 run.py --report DIR    also writes DIR/stage before each phase and DIR/result.json at the end
+
+It generates 32 tokens greedily, twice: the first pass compiles, the second is warm.
+"""
+
+import argparse
+import base64
+import io
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+# Read when torch is imported, so they are set before it.
+os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("TORCH_NEURONX_ATEN_GMM_ALIGN", "1")
+os.environ.setdefault("TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION", "1")
+os.environ.setdefault("NEURON_RT_VISIBLE_CORES", "0")
+
+import torch
+import torch_neuronx
+import transformers
+from PIL import Image
+from transformers import AutoModelForImageTextToText, AutoProcessor, CompileConfig, GenerationConfig
+
+MODEL = "HuggingFaceTB/SmolVLM-256M-Instruct"
+REVISION = "7e3e67edbbed1bf9888184d9df282b700a323964"
+PROMPT = "Describe this picture in one sentence."
+NEW_TOKENS = 32
+CORES = 1
+RANK_WEIGHTS_BYTES = 512000000  # planned weights of the fullest rank
+TOP = 50  # logits kept per position
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAOAAAADgBAMAAADoA3fSAAAAGFBMVEX19fD/64z6qlpGeLTcPDJ4Mh48HhQoWpY14GpFAAACmElEQVR42u2cwW3rMAyGKcK92xsQRTfoClmhe/TWNTpQD2+ETFDo0nN8LZDYPRXtC6yasimBCn7fTNn59JOSSClBwj3VvZgABBBAAAEEEEAAAQQQQAABBBBAAAFcuDrrD5xHIhqqAeeRiIhOaSSX4BHRqQrwh5cmciFekmgJHP+8tQfOK/fmwHHVYAucFRZT4Kgy2QFnpY0LClw0NpstZq21WYWj1tyqwlltRxHlFTiqG+BSAAFsafd0oPO/ZGOfmvl9Wy6NtYGTn0ET1PY8YPQzLXqtOQ84+VEYtNZMYHSjcDmI/W7glOXTUHTx7nWqc4ExQ2KwiOGUIbHfBZTsmRF2jVJWTIxes/hY5sPwH2LYNw9Fs7r9Jg5Vapof4t7zUlaubmHoiYiGwaCI0oocTNZSMUtRTqs2tktRGxROFYBS2aVsmPZ9DhoxDKJLhWxZu7lUKJYz0aNCNi3APSoU0+WUtz0Rb8mlYpui/Clk452pP4ViXGe4U8jWxwvuFIp1scibm+NtuFTMC3BnCv9sjbegUOx3Ub4UrvQmtq9QCmyFu6d02+X46+aO6O76gY/nxl16XHv5s/FBc1l/+7Vthcf1tz+bVnjRvP7qX2H3lmq5Omg9E50XgviWDUy2LPwg9bHOltv2Ci/aJ09X30vc0CkGgAAqJv778sozLdpZ9gMl6lYeTWnnM4ZcsMdORmlGXDJDSGE55aj/8WSKjU58db+zt2zdYZ+nDkYKuVhEeN/gEzNg9WzBpbrrJx9KmRCmgVzIPY5KDCniUU8KuUxneYfDtng0lQ9V5di7scK1o7RGzku7w+by4eHBrPL+Vn9fdVpg9wQggAA2CwyPcGnFfAiXAggggAAiHyIfwqUAAggggMiHyIfFri/Ph23SnyEn2QAAAABJRU5ErkJggg=="
+
+
+def enter(stage: str, report: Path | None) -> None:
+    """Say which phase begins, so that a crash can be told apart from the outside."""
+    if report is not None:
+        (report / "stage").write_text(stage)
+
+
+def load() -> tuple:
+    processor = AutoProcessor.from_pretrained(MODEL, revision=REVISION)
+    model, info = AutoModelForImageTextToText.from_pretrained(
+        MODEL,
+        revision=REVISION,
+        dtype=torch.bfloat16,
+        use_safetensors=True,
+        output_loading_info=True,
+        device_map="neuron",
+    )
+    if info["missing_keys"]:
+        raise RuntimeError("the checkpoint lacks tensors that the model needs: " + ", ".join(sorted(info["missing_keys"])))
+    # Plain greedy decoding, whatever the checkpoint's own defaults (sampling, penalties) say.
+    eos = model.generation_config.eos_token_id
+    pad = model.generation_config.pad_token_id
+    first_eos = eos[0] if isinstance(eos, list) else eos
+    model.generation_config = GenerationConfig(eos_token_id=eos, pad_token_id=first_eos if pad is None else pad)
+    return processor, model.eval()
+
+
+def weights_bytes(model: torch.nn.Module) -> int:
+    """Bytes of the weights that this rank holds; more than planned means that they were not sharded."""
+    local = [p.to_local() if hasattr(p, "to_local") else p for p in model.parameters()]
+    held = sum(p.numel() * p.element_size() for p in local)
+    if held > 1.05 * RANK_WEIGHTS_BYTES:
+        raise RuntimeError(f"the weights were not sharded as planned: this rank holds {held} bytes of {RANK_WEIGHTS_BYTES} planned")
+    return held
+
+
+def encode(processor) -> dict:
+    picture = Image.open(io.BytesIO(base64.b64decode(PICTURE))).convert("RGB")
+    content = [{"type": "image", "image": picture}, {"type": "text", "text": PROMPT}]
+    messages = [{"role": "user", "content": content}]
+    inputs = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt")
+    return dict(inputs)
+
+
+def generate(model: torch.nn.Module, inputs: dict) -> tuple[list[int], torch.Tensor, float]:
+    """The new tokens, the raw logits of each of them [NEW_TOKENS, vocabulary], and seconds."""
+    compile_config = CompileConfig(backend="neuron", mode="default", dynamic=False, fullgraph=True)
+    start = time.perf_counter()
+    with torch.no_grad():
+        output = model.generate(
+            **inputs,
+            do_sample=False,
+            min_new_tokens=NEW_TOKENS,
+            max_new_tokens=NEW_TOKENS,
+            cache_implementation="static",
+            compile_config=compile_config,
+            return_dict_in_generate=True,
+            output_logits=True,
+        )
+    torch.neuron.synchronize()
+    seconds = time.perf_counter() - start
+    logits = torch.cat([step.float().cpu() for step in output.logits])
+    return output.sequences[0, -NEW_TOKENS:].tolist(), logits, seconds
+
+
+def run(report: Path | None) -> dict:
+    """What this rank loaded, generated and measured."""
+    torch._dynamo.config.automatic_dynamic_shapes = False
+    enter("load", report)
+    start = time.perf_counter()
+    processor, model = load()
+    held = weights_bytes(model)
+    inputs = encode(processor)
+    load_s = time.perf_counter() - start
+    torch.neuron.reset_peak_memory_stats()
+    enter("compile", report)
+    tokens, logits, first_s = generate(model, inputs)
+    enter("run", report)
+    warm_tokens, _, second_s = generate(model, inputs)
+    top = logits.topk(min(TOP, logits.shape[-1]))
+    eos = model.generation_config.eos_token_id
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    return {
+        "prompt_ids": inputs["input_ids"][0].tolist(),
+        "tokens": tokens,
+        "warm_tokens": warm_tokens,
+        "eos_ids": eos if isinstance(eos, list) else [] if eos is None else [eos],
+        "top_ids": top.indices.tolist(),
+        "top_logits": top.values.tolist(),
+        "text": processor.decode(tokens, skip_special_tokens=True),
+        "load_s": load_s,
+        "first_s": first_s,
+        "second_s": second_s,
+        "compiled": graphs > 0,
+        "graphs": graphs,
+        "peak_bytes": torch.neuron.max_memory_allocated(),
+        "weights_bytes": held,
+        "missing_keys": [],
+        "fallbacks": sorted(map(str, torch_neuronx.get_fallback_ops())),
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "python": sys.version.split()[0]},
+    }
+
+
+def run_all(report: Path | None) -> dict:
+    """The result of the only rank."""
+    result = run(report)
+    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs")
+    result["ranks"] = [{"rank": 0} | {key: result[key] for key in keys}]
+    return result
+
+
+def write_json(path: Path, value: dict) -> None:
+    """Whole or not at all: the file is there only once it is complete."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(value))
+    os.replace(partial, path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run one model as planned.")
+    parser.add_argument("--report", type=Path, help="folder for the files stage and result.json")
+    report = parser.parse_args().report
+    sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a character is no failure of the model
+    if report is not None:
+        report.mkdir(parents=True, exist_ok=True)
+    result = run_all(report)
+    print(PROMPT + " ->" + result["text"])
+    print("tokens:", *result["tokens"])
+    print(
+        f"load {result['load_s']:.1f} s, first pass {result['first_s']:.1f} s, second pass {result['second_s']:.1f} s, "
+        f"{result['graphs']} graphs, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
+    )
+    if report is not None:
+        write_json(report / "result.json", result)
+        enter("exit", report)
+
+
+if __name__ == "__main__":
+    main()
