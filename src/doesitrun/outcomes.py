@@ -227,6 +227,18 @@ class Reason(StrEnum):
         "Install versions that were released together.",
     )
     ENVIRONMENT = "environment", Fault.HARNESS, "The stack lacks a package or has it in the wrong version.", "Install what the error names."
+    START_TIMEOUT = (
+        "start_timeout",
+        Fault.HARNESS,
+        "The script did not come as far as loading the model.",
+        "Look whether the stack can be imported; start it again.",
+    )
+    RANK_LOST = (
+        "rank_lost",
+        Fault.HARNESS,
+        "Ranks lost the connection to one that did not say why it ended.",
+        "Read stderr.log; start it again.",
+    )
     NO_RESULT = "no_result", Fault.HARNESS, "The script ended without leaving a result.", "Read stderr.log; start it again."
     REFERENCE_FAILED = (
         "reference_failed",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from doesitrun import isolate
-from doesitrun.errors import StackError, UsageError
+from doesitrun.errors import DoesItRunError, StackError, UsageError
 from doesitrun.records import Stack
 from doesitrun.settings import Settings, StackSettings
 from doesitrun.targets import TARGETS
@@ -54,6 +56,44 @@ def choose(settings: Settings, name: str | None, target: str | None) -> Stack:
                 return stack
     wanted = f"the target {target}" if target else "a target"
     raise StackError(f"No stack has {wanted}: `doesitrun stacks` shows what each one has and lacks.")
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """A configured stack and what it can run, or why it cannot be used."""
+
+    name: str
+    python: str
+    stacks: tuple[Stack, ...] = ()
+    problem: str = ""
+
+
+def survey(settings: Settings) -> list[Surveyed]:
+    """Every configured stack. One that cannot be used is named, and hides no other."""
+    return [_surveyed(name, wanted) for name, wanted in configured(settings).items()]
+
+
+def _surveyed(name: str, wanted: StackSettings) -> Surveyed:
+    try:
+        found = probe(name, wanted)
+    except DoesItRunError as error:
+        return Surveyed(name, wanted.python, problem=str(error))
+    lacking = "" if found else "It has no torch, or not the target that it is meant for: pip install 'doesitrun[stack]' there."
+    return Surveyed(name, wanted.python, found, lacking)
+
+
+def stand_in(stack: Stack, target: str | None, device: str | None) -> Stack:
+    """The stack as if it had `target` and `device`, which planning needs no more of than their names.
+
+    Raises UsageError for a device of another target.
+    """
+    wanted = target or stack.target
+    if wanted not in TARGETS:
+        raise UsageError(f"There is no target {wanted!r}: choose one of {', '.join(TARGETS)}.")
+    if wanted == stack.target:
+        return stack
+    first = next(iter(TARGETS[wanted].DEVICES))
+    return dataclasses.replace(stack, target=wanted, device=device or first, compiler=TARGETS[wanted].COMPILER, compiler_version="")
 
 
 def _stack(name: str, python: str, target: str, facts: Mapping[str, Any]) -> Stack | None:

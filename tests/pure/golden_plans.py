@@ -22,7 +22,7 @@ VERSIONS = {
 def plan(target: str, device: str, cores: int = 1, *, task: str = "text-generation", **fields: object) -> Plan:
     values: dict[str, object] = {
         "model_id": "HuggingFaceTB/SmolLM2-135M-Instruct",
-        "revision": "7e27bd9f95328f0f3b08261d1252705110c806f8",
+        "revision": "0123456789abcdef0123456789abcdef01234567",
         "source": "HuggingFaceTB/SmolLM2-135M-Instruct",
         "task": task,
         "target": target,
@@ -40,9 +40,9 @@ def plan(target: str, device: str, cores: int = 1, *, task: str = "text-generati
     return Plan(**{**values, **fields})  # type: ignore[arg-type]
 
 
-_MOE = {"model_id": "Qwen/Qwen3-30B-A3B", "source": "Qwen/Qwen3-30B-A3B", "revision": "ad44e777bcd18fa416d9da3bd8f70d33ebb85d39"}
+_MOE = {"model_id": "Qwen/Qwen3-30B-A3B", "source": "Qwen/Qwen3-30B-A3B", "revision": "123456789abcdef0123456789abcdef012345678"}
 _VISION = {"model_id": "HuggingFaceTB/SmolVLM-256M-Instruct", "source": "HuggingFaceTB/SmolVLM-256M-Instruct"}
-_VISION |= {"revision": "7e3e67edbbed1bf9888184d9df282b700a323964", "task": "image-text-to-text"}
+_VISION |= {"revision": "23456789abcdef0123456789abcdef0123456789", "task": "image-text-to-text"}
 
 PLANS = {
     "cpu_1_core": plan("cpu", "cpu"),

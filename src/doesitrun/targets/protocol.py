@@ -55,19 +55,35 @@ class Detection:
 class Target(Protocol):
     """A kind of accelerator."""
 
-    NAME: str
-    COMPILER: str
-    """The compiler's name, as it names a folder of the dataset."""
-    DEVICES: dict[str, Device]
-    REQUIREMENTS: tuple[str, ...]
-    """Distributions that run.py needs."""
-    VERSION_COLUMNS: dict[str, str]
-    """Columns of a row that hold versions of this target's own distributions: column -> distribution."""
+    @property
+    def NAME(self) -> str: ...  # noqa: N802 the names are those of a module's constants
 
-    def environment(self, cache: str) -> dict[str, str]: ...
+    @property
+    def COMPILER(self) -> str:  # noqa: N802
+        """The compiler's name, as it names a folder of the dataset."""
+        ...
+
+    @property
+    def DEVICES(self) -> Mapping[str, Device]: ...  # noqa: N802
+
+    @property
+    def REQUIREMENTS(self) -> tuple[str, ...]:  # noqa: N802
+        """Distributions that run.py needs."""
+        ...
+
+    @property
+    def VERSION_COLUMNS(self) -> Mapping[str, str]:  # noqa: N802
+        """Columns of a row that hold versions of this target's own distributions: column -> distribution."""
+        ...
+
+    def environment(self, cache: str) -> dict[str, str]:
+        """Variables of the child: compiled graphs go to `cache`, a folder of one compiler version."""
+        ...
 
     def detect(self, facts: Mapping[str, Any]) -> Detection | None:
         """What the facts of `instack/probe.py` say of this target; None if it is not there."""
         ...
 
-    def fragments(self, plan: Plan) -> Fragments: ...
+    def fragments(self, plan: Plan) -> Fragments:
+        """The target's own lines of run.py."""
+        ...

@@ -29,7 +29,7 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, CompileConfig, GenerationConfig
 
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
-REVISION = "7e27bd9f95328f0f3b08261d1252705110c806f8"
+REVISION = "0123456789abcdef0123456789abcdef01234567"
 PROMPT = "The sun was setting over the old harbour, and the fishermen were"
 NEW_TOKENS = 32
 CORES = 1

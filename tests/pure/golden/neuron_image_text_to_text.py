@@ -40,7 +40,7 @@ from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor, CompileConfig, GenerationConfig
 
 MODEL = "HuggingFaceTB/SmolVLM-256M-Instruct"
-REVISION = "7e3e67edbbed1bf9888184d9df282b700a323964"
+REVISION = "23456789abcdef0123456789abcdef0123456789"
 PROMPT = "Describe this picture in one sentence."
 NEW_TOKENS = 32
 CORES = 1

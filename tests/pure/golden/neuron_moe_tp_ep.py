@@ -40,7 +40,7 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, CompileConfig, DistributedConfig, GenerationConfig
 
 MODEL = "Qwen/Qwen3-30B-A3B"
-REVISION = "ad44e777bcd18fa416d9da3bd8f70d33ebb85d39"
+REVISION = "123456789abcdef0123456789abcdef012345678"
 PROMPT = "The sun was setting over the old harbour, and the fishermen were"
 NEW_TOKENS = 32
 CORES = 4

@@ -1,0 +1,53 @@
+# Two commands for a fresh machine: `make demo` and `make test`. Each sets up .venv by itself.
+# Needs: Python >= 3.11 and a C++ compiler (Inductor compiles for the CPU with it).
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test test-fast test-child test-cpu test-emulated lint golden bench-overhead bench-plan clean
+
+demo: $(VENV)/.demo
+	$(BIN)/doesitrun demo
+
+test: lint test-fast test-child test-cpu test-emulated
+
+# The pure tests: seconds, no torch, no network. They also run on the other Pythons that a stack may have.
+test-fast: $(VENV)/.dev
+	$(BIN)/python -m pytest -q tests/pure
+	sh tests/other_pythons.sh
+
+test-child: $(VENV)/.dev
+	$(BIN)/python -m pytest -q tests/child
+
+test-cpu: $(VENV)/.dev
+	$(BIN)/python -m pytest -q tests/cpu tests/device
+
+test-emulated: $(VENV)/.dev
+	$(BIN)/python -m pytest -q tests/neuron_emulator
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+golden: $(VENV)/.dev
+	$(BIN)/python -m tests.pure.golden_plans
+
+bench-overhead bench-plan: bench-%: $(VENV)/.dev
+	$(BIN)/python -m bench.$*
+
+clean:
+	rm -rf $(VENV) results .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# torch first and by its exact version: a bare `torch`, also as somebody's dependency, is a CUDA build of several GB.
+$(VENV)/.demo: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "doesitrun needs Python 3.11 or newer: make demo PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.demo requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
+	touch $@

@@ -1,0 +1,5 @@
+"""`python -m doesitrun` is the command `doesitrun`."""
+
+from doesitrun.cli import main
+
+main()

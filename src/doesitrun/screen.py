@@ -1,0 +1,348 @@
+"""Records as people read them in a terminal. Text from outside is shown as it is, never as markup or control codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+from doesitrun.campaign import Prepared, Progress, Watch
+from doesitrun.outcomes import Outcome, Result
+from doesitrun.outlines import Outline
+from doesitrun.plan import Fit, fits
+from doesitrun.records import Plan, Refusal, Row, Stack, dumps
+from doesitrun.stacks import Surveyed
+from doesitrun.store import Workspace
+
+GB = 1e9
+COLOURS = {Result.PASS: "bold green", Result.FAIL: "bold red", Result.EXCLUDED: "bold yellow", Result.INCONCLUSIVE: "bold magenta"}
+STEPS = {
+    "plan": "planning",
+    "start": "starting Python",
+    "load": "loading the weights",
+    "compile": "first pass, which compiles",
+    "run": "second pass, warm",
+    "exit": "ending",
+    "reference": "CPU reference",
+    "judge": "reading the text",
+    "unpack": "unpacking the demo model",
+}
+RUNGS = {
+    "reference": "the checkpoint is whole and speaks English on the CPU",
+    "executed": "compiled graphs ran on the device as planned",
+    "numbers": "the logits are as close to float32 as rounding allows",
+    "fluent": "a judge model finds the text fluent",
+}
+
+
+def console() -> Console:
+    return Console(highlight=False, soft_wrap=False)
+
+
+def plain(value: object) -> Text:
+    """The value's text with every control character shown as its code."""
+    text = "" if value is None else str(value)
+    return Text("".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text))
+
+
+# ---------------------------------------------------------------------------------- progress
+@dataclass
+class Display:
+    """Shows steps as they go: a live line in a terminal, a line per step elsewhere."""
+
+    screen: Console
+    status: Status | None = None
+    last: Progress | None = None
+    done: list[Progress] = field(default_factory=list)
+
+    def __call__(self, progress: Progress) -> None:
+        if self.last is not None and self.last.step != progress.step:
+            self._finish(self.last)
+        if self.status is not None:
+            self.status.update(_line(progress))
+        elif self.last is None or self.last.step != progress.step:
+            self.screen.print(Text(f"  {STEPS.get(progress.step, progress.step)} ..."))
+        self.last = progress
+
+    def _finish(self, progress: Progress) -> None:
+        if self.status is not None and progress.elapsed_s >= 0.5:
+            self.screen.print(
+                Text.assemble(("  done  ", "green"), f"{STEPS.get(progress.step, progress.step)}, {_seconds(progress.elapsed_s)}")
+            )
+
+    def close(self) -> None:
+        if self.last is not None:
+            self._finish(self.last)
+
+
+def _line(progress: Progress) -> Text:
+    expected = f" of about {_seconds(progress.expected_s)}" if progress.expected_s else ""
+    return Text(f"{STEPS.get(progress.step, progress.step)}, {_seconds(progress.elapsed_s)}{expected}")
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
+
+
+@contextmanager
+def progress(*, as_json: bool) -> Iterator[Watch]:
+    """What `campaign` reports to, on stderr; silent for programs."""
+    screen = Console(stderr=True, highlight=False)
+    if as_json:
+        yield lambda _: None
+    elif screen.is_terminal:
+        with Status(Text("starting"), console=screen) as status:
+            display = Display(screen, status)
+            yield display
+            display.close()
+    else:
+        yield Display(screen)
+
+
+def announce(sentence: str) -> None:
+    """A sentence between the steps."""
+    Console(stderr=True, highlight=False).print(plain(sentence), style="bold")
+
+
+# ---------------------------------------------------------------------------------- rows
+def show_row(row: Row, workspace: Workspace) -> None:
+    """A row as a panel: the result, what it rests on, the figures and the next command."""
+    result = row.result or Result.INCONCLUSIVE
+    title = Text.assemble((result.value, COLOURS[result]), "  ", plain(row.model_id))
+    parts = [_facts([("why", plain(_why(row)))])] if row.reason else []
+    console().print(Panel(Group(*parts, _facts(_figures(row)), _next(row, workspace)), title=title, title_align="left"))
+
+
+def _why(row: Row) -> str:
+    sentence = row.error or row.exclusion or ""
+    reason = row.reason
+    if reason is None:
+        return sentence
+    meaning = "" if sentence == reason.meaning else f"{sentence}\n"
+    return f"{meaning}{reason.value} ({reason.fault.value}), at stage {row.stage}: {reason.meaning}\n{reason.advice}"
+
+
+def _figures(row: Row) -> list[tuple[str, Text]]:
+    shown: list[tuple[str, object]] = [
+        ("where", _where(row)),
+        ("rests on", "\n".join(RUNGS.get(rung, rung) for rung in row.rungs.split(",")) if row.rungs else None),
+        ("R", f"{row.logit_ratio:.2f}, where 1 is rounding alone" if row.logit_ratio is not None else None),
+        ("tokens", f"{row.cpu_match} leading ones equal the CPU's" if row.cpu_match else None),
+        ("English", row.english),
+        ("seconds", _passes(row)),
+        ("memory", f"{row.hbm_peak_gb:.2f} GB at its peak on the fullest rank" if row.hbm_peak_gb is not None else None),
+        ("text", f"{row.prompt} ->{row.output_text}" if row.output_text else None),
+        ("notes", row.notes),
+    ]
+    return [(name, plain(value)) for name, value in shown if value]
+
+
+def _where(row: Row) -> str | None:
+    if not row.cores:
+        return None
+    cores = f"{row.cores} core{'s' if row.cores > 1 else ''} of {row.device} ({row.target})"
+    return f"{cores}, {row.compiler} {row.compiler_version}, transformers {row.transformers}"
+
+
+def _passes(row: Row) -> str | None:
+    if row.load_s is None or row.run_s is None or row.warm_run_s is None:
+        return None
+    return f"load {row.load_s:.1f}, first pass {row.run_s:.1f}, second pass {row.warm_run_s:.1f}"
+
+
+def _facts(pairs: Sequence[tuple[str, Text]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs:
+        table.add_row(name, value)
+    return table
+
+
+def _next(row: Row, workspace: Workspace) -> Text:
+    folder = _short(workspace.folder(row))
+    if row.run_py:
+        return plain(f"\nReplay it: cd {folder} && python run.py")
+    return plain(f"\nIts row: {folder}/row.json")
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def show_demo(rows: Sequence[Row], workspace: Workspace) -> None:
+    """The demo's rows side by side, what each rests on, and the next commands."""
+    table = Table(title="SmolLM2-135M-Instruct on this machine's processor", title_justify="left")
+    for name in ("result", "cores", "rests on", "R", "tokens equal", "first / second pass", "peak memory"):
+        table.add_column(name)
+    for row in rows:
+        result = row.result or Result.INCONCLUSIVE
+        table.add_row(
+            Text(result.value, COLOURS[result]),
+            plain(row.cores),
+            plain((row.rungs or "").replace(",", ", ") or row.error),
+            plain(f"{row.logit_ratio:.2f}" if row.logit_ratio is not None else "-"),
+            plain(row.cpu_match or "-"),
+            plain(f"{row.run_s:.1f} / {row.warm_run_s:.1f} s" if row.run_s is not None else "-"),
+            plain(f"{row.hbm_peak_gb:.2f} GB per rank" if row.hbm_peak_gb is not None else "-"),
+        )
+    console().print(table)
+    for rung, meaning in RUNGS.items():
+        console().print(Text.assemble((f"  {rung:<10}", "bold"), meaning))
+    files = "\n".join(f"  {_short(path)}" for path in sorted((workspace.root / "data").rglob("*.parquet")))
+    folder = _short(workspace.folder(rows[-1]))
+    console().print(
+        plain(
+            f"\nThe dataset, which pandas opens:\n{files}\nReplay a row:\n  cd {folder} && {sys.executable} run.py\n"
+            "Test your own model:\n  doesitrun test HuggingFaceTB/SmolLM2-360M-Instruct\n  doesitrun test ./my-checkpoint --cores 1"
+        ),
+        soft_wrap=True,
+    )
+
+
+def show_outcome(outcome: Outcome, *, as_json: bool) -> None:
+    """What `explain` found in a log."""
+    reason = outcome.reason
+    if as_json or reason is None:
+        print(dumps({"stage": outcome.stage, "reason": reason, "result": outcome.result, "detail": outcome.detail}))
+        return
+    colour = COLOURS[reason.result]
+    facts = [("result", Text(reason.result.value, colour)), ("reason", plain(f"{reason.value} ({reason.fault.value})"))]
+    facts += [("meaning", plain(reason.meaning)), ("detail", plain(outcome.detail)), ("advice", plain(reason.advice))]
+    console().print(_facts(facts))
+
+
+# ---------------------------------------------------------------------------------- plans
+def plan_json(prepared: Prepared) -> str:
+    """One line of JSON: the plan, or why there is none."""
+    found = prepared.plan
+    common: dict[str, object] = {
+        "model_id": found.model_id,
+        "revision": found.revision,
+        "task": found.task,
+        "target": prepared.device.target,
+    }
+    common |= {"device": prepared.device.name, "weights_bytes": found.weights_bytes}
+    if isinstance(found, Refusal):
+        none = dict.fromkeys(("cores", "tp", "ep", "max_rank_bytes", "capacity_bytes"))
+        return json.dumps(
+            {"outcome": "excluded", "reason": found.reason.value, **common, **none, "notes": found.detail}, ensure_ascii=False
+        )
+    layout = {"cores": found.cores, "tp": found.tp, "ep": found.ep, "dtype": found.dtype.value, "plan_id": found.plan_id}
+    layout |= {"max_rank_bytes": found.rank_bytes.total, "capacity_bytes": found.capacity_bytes}
+    return json.dumps({"outcome": "plan", "reason": None, **common, **layout, "notes": "; ".join(found.notes)}, ensure_ascii=False)
+
+
+def show_plan(prepared: Prepared) -> None:
+    """A plan with every legal size, or the reason why there is none."""
+    found = prepared.plan
+    if isinstance(found, Refusal):
+        title = Text.assemble(("no plan", COLOURS[Result.EXCLUDED]), "  ", plain(found.model_id))
+        body = _facts(
+            [
+                ("why", plain(found.detail or found.reason.meaning)),
+                ("reason", plain(f"{found.reason.value} ({found.reason.fault.value})")),
+                ("advice", plain(found.reason.advice)),
+            ]
+        )
+        console().print(Panel(Group(body, *_sizes(prepared)), title=title, title_align="left"))
+        return
+    title = Text.assemble(
+        (f"{found.cores} core{'s' if found.cores > 1 else ''}", COLOURS[Result.PASS]), f" of {found.device}  ", plain(found.model_id)
+    )
+    console().print(Panel(Group(_facts(_plan_facts(found)), *_sizes(prepared), *_rules(prepared)), title=title, title_align="left"))
+
+
+def _plan_facts(plan: Plan) -> list[tuple[str, Text]]:
+    layout = "one core" if plan.cores == 1 else f"tensor parallel {plan.tp}, expert parallel {plan.ep}"
+    facts = [
+        ("task", f"{plan.task}, {plan.new_tokens} tokens in {plan.dtype}"),
+        ("weights", f"{plan.weights_bytes / GB:.2f} GB once loaded"),
+        ("layout", layout),
+        ("notes", "\n".join(plan.notes)),
+        ("plan id", plan.plan_id),
+    ]
+    return [(name, plain(value)) for name, value in facts if value]
+
+
+def _sizes(prepared: Prepared) -> list[Table]:
+    if prepared.checkpoint is None or not isinstance(prepared.outline, Outline):
+        return []
+    table = Table(title="GB on the fullest core", title_justify="left")
+    for name in ("cores", "sharded", "replicated", "experts", "KV cache", "total", "capacity", "holds"):
+        table.add_column(name, justify="left" if name == "holds" else "right", overflow="fold")
+    for fit in _worth_showing(fits(prepared.checkpoint, prepared.outline, prepared.device, prepared.task, prepared.options)):
+        rank = fit.rank_bytes
+        numbers = (rank.sharded, rank.replicated, rank.expert, rank.kv_cache, rank.total)
+        capacity = f"{fit.capacity_bytes / GB:.2f}" if fit.capacity_bytes else "?"
+        table.add_row(str(fit.cores), *(f"{n / GB:.2f}" for n in numbers), capacity, plain("yes" if fit.holds else f"no: {fit.why}"))
+    return [table]
+
+
+def _worth_showing(sizes: list[Fit]) -> list[Fit]:
+    """All sizes up to the first that holds, and a few more."""
+    first = next((i for i, fit in enumerate(sizes) if fit.holds), len(sizes))
+    return sizes[: first + 4]
+
+
+def _rules(prepared: Prepared) -> list[Table]:
+    plan = prepared.plan
+    if isinstance(plan, Refusal) or plan.cores == 1 or not isinstance(prepared.outline, Outline):
+        return []
+    rules = dict(prepared.outline.tp_plan) | (dict(prepared.outline.ep_plan) if plan.ep > 1 else {}) | dict(plan.tp_override or {})
+    table = Table(title="parallel plan", title_justify="left")
+    table.add_column("modules", overflow="fold")
+    table.add_column("how they are sharded")
+    for pattern, style in rules.items():
+        table.add_row(plain(pattern), plain(style))
+    return [table]
+
+
+# ---------------------------------------------------------------------------------- stacks
+def stack_json(surveyed: Surveyed) -> str:
+    return dumps(
+        {
+            "name": surveyed.name,
+            "python": surveyed.python,
+            "problem": surveyed.problem,
+            "stacks": [_stack_values(s) for s in surveyed.stacks],
+        }
+    )
+
+
+def _stack_values(stack: Stack) -> dict[str, object]:
+    values: dict[str, object] = json.loads(dumps(stack))
+    return values
+
+
+def show_stacks(found: Sequence[Surveyed]) -> None:
+    """One line per stack and target."""
+    if not found:
+        console().print(
+            plain("No stack: this Python has no torch, and doesitrun.toml names none.\nGet one with: pip install 'doesitrun[stack]'")
+        )
+        return
+    table = Table()
+    for name in ("stack", "target", "device", "cores", "host memory", "compiler", "torch", "transformers", "Python", "notes"):
+        table.add_column(name, overflow="fold")
+    for each in found:
+        for stack in each.stacks:
+            versions = stack.versions
+            cells: list[object] = [each.name, stack.target, stack.device or "?", stack.cores, f"{stack.host_memory_bytes / GB:.0f} GB"]
+            cells += [f"{stack.compiler} {stack.compiler_version}", versions.get("torch"), versions.get("transformers", "missing")]
+            table.add_row(*(plain(cell) for cell in (*cells, versions.get("python"), "\n".join(stack.notes))))
+        if each.problem:
+            table.add_row(plain(each.name), *[""] * 8, plain(each.problem))
+    console().print(table)

@@ -1,0 +1,159 @@
+"""What a run, the CPU reference and the judge left behind, checked: whatever is odd is a sentence, never a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+class MalformedError(ValueError):
+    """A file does not hold what its contract says; the text is a clause that names what is wrong."""
+
+
+LARGEST = 2**63 - 1
+"""What fits a column of the dataset."""
+
+
+def _take(values: Mapping[str, Any], name: str, *kinds: type) -> Any:
+    """The entry `name`, which is of one of `kinds`. Integers are checked for size. True is no number."""
+    value = values.get(name)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        message = f"{name} is {'missing' if value is None else 'of the wrong type'}"
+        raise MalformedError(message)
+    if isinstance(value, int) and not 0 <= value <= LARGEST and float not in kinds:
+        message = f"{name} is {'negative' if value < 0 else 'too large'}"
+        raise MalformedError(message)
+    return value
+
+
+def _list(values: Mapping[str, Any], name: str, *kinds: type, length: int | None = None) -> tuple[Any, ...]:
+    """The list `name`, of `length` entries of one of `kinds`."""
+    items = _take(values, name, list)
+    if length is not None and len(items) != length:
+        message = f"{name} has {len(items)} entries instead of {length}"
+        raise MalformedError(message)
+    return tuple(_take({name: item}, name, *kinds) for item in items)
+
+
+def _number(value: float, name: str) -> float:
+    """A JSON number as a float; JSON has integers that no float can hold."""
+    try:
+        return float(value)
+    except OverflowError:
+        message = f"{name} is too large"
+        raise MalformedError(message) from None
+
+
+def _logits(values: Mapping[str, Any], name: str, length: int) -> tuple[tuple[float, ...], ...]:
+    rows = _list(values, name, list, length=length)
+    return tuple(tuple(_number(value, name) for value in _list({name: row}, name, int, float)) for row in rows)
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """What one rank said of itself."""
+
+    rank: int
+    tokens: tuple[int, ...]
+    peak_bytes: int
+    weights_bytes: int
+    graphs: int
+
+
+@dataclass(frozen=True)
+class DeviceRun:
+    """result.json, checked. Logits may hold NaN and infinities; nothing else may be odd."""
+
+    prompt_ids: tuple[int, ...]
+    tokens: tuple[int, ...]
+    warm_tokens: tuple[int, ...]
+    eos_ids: tuple[int, ...]
+    top_ids: tuple[tuple[int, ...], ...]
+    top_logits: tuple[tuple[float, ...], ...]
+    text: str
+    compiled: bool
+    graphs: int
+    ranks: tuple[RankReport, ...]
+    missing_keys: tuple[str, ...]
+    fallbacks: tuple[str, ...]
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], new_tokens: int, cores: int) -> DeviceRun:
+        """The run that `values` reports. Raises MalformedError."""
+        run = cls(
+            prompt_ids=_list(values, "prompt_ids", int),
+            tokens=_list(values, "tokens", int, length=new_tokens),
+            warm_tokens=_list(values, "warm_tokens", int, length=new_tokens),
+            eos_ids=_list(values, "eos_ids", int),
+            top_ids=tuple(_list({"top_ids": row}, "top_ids", int) for row in _list(values, "top_ids", list, length=new_tokens)),
+            top_logits=_logits(values, "top_logits", new_tokens),
+            text=_take(values, "text", str),
+            compiled=_take(values, "compiled", bool),
+            graphs=_take(values, "graphs", int),
+            ranks=tuple(_rank(rank) for rank in _list(values, "ranks", dict, length=cores)),
+            missing_keys=_list(values, "missing_keys", str),
+            fallbacks=_list(values, "fallbacks", str),
+        )
+        run.check()
+        return run
+
+    def check(self) -> None:
+        """Raises MalformedError where lists do not fit each other."""
+        if not self.prompt_ids or not self.tokens:
+            message = "no prompt or no tokens"
+            raise MalformedError(message)
+        for step, (ids, logits) in enumerate(zip(self.top_ids, self.top_logits, strict=True)):
+            if len(ids) < 2 or len(ids) != len(logits) or len(set(ids)) != len(ids):
+                message = f"the logits of step {step} do not fit their ids"
+                raise MalformedError(message)
+            if not set(ids) - set(self.eos_ids):
+                message = f"step {step} has no logit of a token that was allowed"
+                raise MalformedError(message)
+
+
+def _rank(values: Mapping[str, Any]) -> RankReport:
+    numbers = {name: _take(values, name, int) for name in ("rank", "peak_bytes", "weights_bytes", "graphs")}
+    return RankReport(tokens=_list(values, "tokens", int), **numbers)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """reference.py's answer, checked against the run that it was asked about."""
+
+    missing_keys: tuple[str, ...]
+    mismatched_keys: tuple[str, ...]
+    passage_loss: float | None
+    vocab_size: int
+    fp32: tuple[tuple[float, ...], ...]
+    low: tuple[tuple[float, ...], ...]
+    fp32_argmax: tuple[int, ...]
+    low_argmax: tuple[int, ...]
+    prompt_ids: tuple[int, ...]
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], run: DeviceRun) -> Reference:
+        """The reference that `values` holds. Raises MalformedError."""
+        steps = len(run.tokens)
+        fp32, low = (_logits(values, name, steps) for name in ("fp32", "low"))
+        if any(not len(ids) == len(wide) == len(narrow) for ids, wide, narrow in zip(run.top_ids, fp32, low, strict=True)):
+            message = "its logits are not those of the device's ids"
+            raise MalformedError(message)
+        loss = _take(values, "passage_loss", int, float, type(None))
+        return cls(
+            missing_keys=_list(values, "missing_keys", str),
+            mismatched_keys=_list(values, "mismatched_keys", str),
+            passage_loss=None if loss is None else _number(loss, "passage_loss"),
+            vocab_size=_take(values, "vocab_size", int),
+            fp32=fp32,
+            low=low,
+            fp32_argmax=_list(values, "fp32_argmax", int, length=steps),
+            low_argmax=_list(values, "low_argmax", int, length=steps),
+            prompt_ids=_list(values, "prompt_ids", int),
+        )
+
+
+def judge_nll(values: Mapping[str, Any]) -> float | None:
+    """The judge's figure for the only text that it was asked about; None when it finds no tokens in it. Raises MalformedError."""
+    nll = _list(values, "nll", int, float, type(None), length=1)[0]
+    return None if nll is None else _number(nll, "nll")

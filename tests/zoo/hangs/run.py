@@ -1,0 +1,7 @@
+"""Never comes back."""
+
+import time
+from pathlib import Path
+
+Path("stage").write_text("compile")
+time.sleep(600)

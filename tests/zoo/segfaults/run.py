@@ -1,0 +1,7 @@
+"""Reads address zero."""
+
+import ctypes
+from pathlib import Path
+
+Path("stage").write_text("compile")
+ctypes.string_at(0)
