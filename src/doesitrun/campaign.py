@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -290,9 +291,11 @@ def _reused(key: str, name: str, request: Mapping[str, Any], context: Context) -
 def _ask_stack(name: str, step: str, request: Mapping[str, Any], context: Context) -> dict[str, Any]:
     """The answer of a script of instack/, run in the stack. Raises StackError."""
     folder = context.workspace.root / "scripts" / f"{name}-{os.getpid()}"
-    return isolate.run_script(
+    answer = isolate.run_script(
         INSTACK / f"{name}.py", context.stack.python, request, folder, watch=lambda _, elapsed: context.watch(Progress(step, elapsed))
     )
+    shutil.rmtree(folder, ignore_errors=True)  # a script that failed leaves its log there
+    return answer
 
 
 def _kept(path: Path) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: importing Rich would take half of the time that --help may take
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Begin with `doesitrun demo`: a real model on this machine, with nothing downloaded from a hub.",
 )
@@ -243,8 +244,10 @@ def main() -> None:
         app()
     except DoesItRunError as error:
         _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        _fail("stopped; nothing is left running, and the next call starts clean.", EXIT_INTERRUPTED)
+    except SystemExit as ended:
+        if ended.code == EXIT_INTERRUPTED:
+            print("doesitrun: stopped; nothing is left running, and the next call starts clean.", file=sys.stderr)
+        raise
     except BrokenPipeError:
         raise SystemExit(EXIT_INTERRUPTED) from None
     except Exception as error:  # noqa: BLE001 a fault of ours is said in one sentence, too

@@ -22,16 +22,18 @@ from doesitrun.outcomes import Fault, Outcome, Reason, Stage
 from doesitrun.tracebacks import Failure, failures, first_failure
 
 KINDS = ("infra", "memory", "compile", "execution", "model")
+HEAD_LINES = 2_000
+TAIL_LINES = 6_000
 HEAD_CHARACTERS = 200_000
 TAIL_CHARACTERS = 600_000
 """What is read of a log: the ends, where the causes stand."""
-LINE_CHARACTERS = 4000
+LINE_CHARACTERS = 2000
 DETAIL_CHARACTERS = 500
 NEAR_LINES = 40
 """Lines at a log's end that count as the error when there is no traceback."""
 LOST_LINES = 400
 """Lines at a log's end that are searched after a time-out or a signal: before them the run still went on."""
-NRT = r"(?:\bNRT[ _:(]{{0,3}}{code}\b|(?i:nrt)[^\n]{{0,200}}?\b(?i:status|error|code|rc|ret)\w*[^\n\w]{{0,6}}{code}\b)"
+NRT = r"(?:\bNRT[ _:(]{{0,3}}{code}\b|(?i:nrt)[^\n]{{0,80}}?\b(?i:status|error|code|rc|ret)\w*[^\n\w]{{0,6}}{code}\b)"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -41,7 +43,8 @@ class Pattern:
 
     reason: Reason
     expression: re.Pattern[str]
-    in_error_only: bool
+    where: str
+    """`log`, `error` or `trace`; see the file."""
     detail: str | None
 
 
@@ -55,10 +58,11 @@ class Evidence:
     noise: str | None
     """A line of that noise, if there was any."""
 
-    @property
-    def near(self) -> str:
-        """The error alone; without one, the end of the log."""
-        return self.cause.text if self.cause is not None else "\n".join(self.text.rstrip().split("\n")[-NEAR_LINES:])
+    def places(self, where: str) -> tuple[str, ...]:
+        """The texts to search, the most telling first. Without a traceback the log's last lines are the error."""
+        if self.cause is None:
+            return (self.text,) if where == "log" else ("\n".join(self.text.rstrip().split("\n")[-NEAR_LINES:]),)
+        return {"error": (self.cause.message,), "trace": (self.cause.text,)}.get(where, (self.cause.message, self.text))
 
 
 # ---------------------------------------------------------------------------------- the patterns
@@ -87,7 +91,7 @@ def _pattern(entry: Mapping[str, Any]) -> Pattern:
     if "nrt" in entry:
         expressions.append(NRT.format(code=f"(?:{'|'.join(str(code) for code in entry['nrt'])})"))
     expression = re.compile("|".join(f"(?:{each})" for each in expressions), re.MULTILINE)
-    return Pattern(Reason(entry["reason"]), expression, entry.get("where") == "error", entry.get("detail"))
+    return Pattern(Reason(entry["reason"]), expression, entry.get("where", "log"), entry.get("detail"))
 
 
 def _plain_flags(expressions: list[str] | tuple[str, ...]) -> list[str]:
@@ -205,23 +209,19 @@ def _signal_name(number: int) -> str:
 # ---------------------------------------------------------------------------------- reading a log
 def _evidence(log: str) -> Evidence:
     text = _clean(log)
-    found = failures(text)
-    cause = first_failure(found, noise())
-    lost = next((failure.headline for failure in found if noise().search(failure.headline)), None)
-    kept = text
-    for failure in found:
-        if failure is not cause and noise().search(failure.headline):
-            kept = kept.replace(failure.headline, "")
-    lines = kept.split("\n")
-    quiet = [line for line in lines if not noise().search(line)]
-    noisy = next((line.strip() for line in lines if noise().search(line)), None)
-    return Evidence("\n".join(quiet), cause, lost or noisy)
+    cause = first_failure(failures(text), noise())
+    quiet: list[str] = []
+    lost: list[str] = []
+    for line in text.split("\n"):
+        (lost if noise().search(line) else quiet).append(line)
+    return Evidence("\n".join(quiet), cause, lost[0].strip() if lost else None)
 
 
 def _match(evidence: Evidence, target: str, stage: Stage) -> Outcome | None:
-    near = evidence.near
+    places = {where: evidence.places(where) for where in ("log", "error", "trace")}
     for pattern in patterns(target):
-        match = pattern.expression.search(near) or (None if pattern.in_error_only else pattern.expression.search(evidence.text))
+        found = (pattern.expression.search(text) for text in places[pattern.where])
+        match = next((match for match in found if match is not None), None)
         if match is not None:
             return Outcome(stage, pattern.reason, _short(_detail(pattern, match, evidence)))
     return None
@@ -232,7 +232,7 @@ def _detail(pattern: Pattern, match: re.Match[str], evidence: Evidence) -> str:
     if pattern.detail is not None:
         return pattern.detail.format(**{name: text or "" for name, text in match.groupdict().items()})
     line = _line_at(match.string, match.end())
-    if evidence.cause is None or match.string is not evidence.cause.text:
+    if evidence.cause is None or match.string is evidence.text:
         return line
     headline = evidence.cause.headline
     return headline if line in headline or headline in line else f"{headline} ({line})"
@@ -249,6 +249,8 @@ def _clean(log: str) -> str:
     if len(log) > HEAD_CHARACTERS + TAIL_CHARACTERS:
         log = log[:HEAD_CHARACTERS] + "\n" + log[-TAIL_CHARACTERS:]
     lines = ESCAPES.sub("", log.replace("\0", "")).replace("\r", "\n").split("\n")
+    if len(lines) > HEAD_LINES + TAIL_LINES:
+        lines = lines[:HEAD_LINES] + lines[-TAIL_LINES:]
     return "\n".join(line[:LINE_CHARACTERS] for line in lines)
 
 

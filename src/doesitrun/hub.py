@@ -58,7 +58,9 @@ def _check_id(model: str) -> None:
     try:
         validate_repo_id(model)
     except HFValidationError as error:
-        message = f"{model!r} is neither a path that exists nor a valid Hub id: pass a folder, a config.json or an id such as Qwen/Qwen3-0.6B."
+        message = (
+            f"{model!r} is neither a path that exists nor a valid Hub id: pass a folder, a config.json or an id such as Qwen/Qwen3-0.6B."
+        )
         raise UsageError(message) from error
 
 

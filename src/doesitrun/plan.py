@@ -168,9 +168,14 @@ def _why_none(tried: list[Fit], outline: Outline, device: Device, total: int) ->
         return Reason.TOO_LARGE, f"{needs}; {where}."
     blocked = next((fit for fit in tried if fit.reason not in (None, Reason.TOO_LARGE)), None)
     if blocked is not None and blocked.reason is not None:
-        return blocked.reason, f"{needs}, too much for one core; {blocked.why[0].lower()}{blocked.why[1:]}" if len(tried) > 1 else blocked.why
+        return blocked.reason, f"{needs}, too much for one core; {blocked.why[0].lower()}{blocked.why[1:]}" if len(
+            tried
+        ) > 1 else blocked.why
     if last.cores == 1:
-        return Reason.TOO_LARGE, f"{needs}, with a cache of {_gb(last.rank_bytes.kv_cache)}; one core of {device.name} offers {_gb(last.capacity_bytes)}."
+        return (
+            Reason.TOO_LARGE,
+            f"{needs}, with a cache of {_gb(last.rank_bytes.kv_cache)}; one core of {device.name} offers {_gb(last.capacity_bytes)}.",
+        )
     kept = last.rank_bytes.replicated
     if kept > last.rank_bytes.weights // 2:
         what = f"the parallel plan of {outline.class_name} in {outline.library} leaves {_gb(kept)} whole on every core"

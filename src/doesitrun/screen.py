@@ -328,21 +328,25 @@ def _stack_values(stack: Stack) -> dict[str, object]:
 
 
 def show_stacks(found: Sequence[Surveyed]) -> None:
-    """One line per stack and target."""
+    """What each stack has, per target."""
     if not found:
         console().print(
             plain("No stack: this Python has no torch, and doesitrun.toml names none.\nGet one with: pip install 'doesitrun[stack]'")
         )
-        return
-    table = Table()
-    for name in ("stack", "target", "device", "cores", "host memory", "compiler", "torch", "transformers", "Python", "notes"):
-        table.add_column(name, overflow="fold")
     for each in found:
-        for stack in each.stacks:
-            versions = stack.versions
-            cells: list[object] = [each.name, stack.target, stack.device or "?", stack.cores, f"{stack.host_memory_bytes / GB:.0f} GB"]
-            cells += [f"{stack.compiler} {stack.compiler_version}", versions.get("torch"), versions.get("transformers", "missing")]
-            table.add_row(*(plain(cell) for cell in (*cells, versions.get("python"), "\n".join(stack.notes))))
-        if each.problem:
-            table.add_row(plain(each.name), *[""] * 8, plain(each.problem))
-    console().print(table)
+        tables = [_facts(_stack_facts(stack)) for stack in each.stacks]
+        problem = [plain(each.problem)] if each.problem else []
+        title = Text.assemble((each.name, "bold"), "  ", plain(each.python))
+        console().print(Panel(Group(*tables, *problem), title=title, title_align="left"))
+
+
+def _stack_facts(stack: Stack) -> list[tuple[str, Text]]:
+    count = f"{stack.cores} core{'s' if stack.cores != 1 else ''}"
+    facts = [
+        ("target", f"{stack.target}: {count} of {stack.device or 'an unknown device'}"),
+        ("compiler", f"{stack.compiler} {stack.compiler_version}"),
+        ("versions", ", ".join(f"{name} {version}" for name, version in stack.versions.items() if name != "os")),
+        ("host", f"{stack.versions.get('os')}, {stack.host_memory_bytes / GB:.0f} GB of memory"),
+        ("notes", "\n".join(stack.notes)),
+    ]
+    return [(name, plain(value)) for name, value in facts if value]

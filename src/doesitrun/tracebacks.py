@@ -33,8 +33,10 @@ class Failure:
     """Where in the log its last traceback begins."""
     headline: str
     """The last exception, as Python prints it: `type: message`."""
+    message: str
+    """What its exceptions say, chained ones too: everything but the frames."""
     text: str
-    """Tracebacks and messages."""
+    """Frames and messages."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +54,17 @@ def failures(log: str) -> list[Failure]:
     """The errors of a log in order. An exception in a thread, or while Python ended, is none: nobody ended by it."""
     found: list[Failure] = []
     for block in sorted(_blocks(log), key=lambda block: block.line):
-        headline = _headline(block.lines)
-        if block.is_ignored or headline is None:
+        place = _headline(block.lines)
+        if block.is_ignored or place is None:
             continue
-        text = "\n".join(block.lines)
+        message, text = "\n".join(block.lines[place:]), "\n".join(block.lines)
         if block.is_chained:
             former = next((i for i in reversed(range(len(found))) if found[i].process == block.process), None)
             if former is not None:
-                text = found.pop(former).text + "\n" + text
-        found.append(Failure(block.process, block.line, headline, text))
+                chained = found.pop(former)
+                message, text = f"{chained.message}\n{message}", f"{chained.text}\n{text}"
+        headline = block.lines[place].rstrip()[:HEADLINE_CHARACTERS]
+        found.append(Failure(block.process, block.line, headline, message, text))
     return found
 
 
@@ -116,9 +120,9 @@ def _stream_blocks(label: str | None, lines: list[tuple[int, str]]) -> Iterator[
         yield _Block(process, begun, tuple(held), is_chained, ignored_at >= 0)
 
 
-def _headline(lines: tuple[str, ...]) -> str | None:
-    """The first line after the frames that reads like `type: message`."""
-    for line in lines[1:]:
+def _headline(lines: tuple[str, ...]) -> int | None:
+    """Where the first line after the frames stands that reads like `type: message`."""
+    for place, line in enumerate(lines[1:], 1):
         if line and not line[0].isspace() and HEADLINE.fullmatch(line):
-            return line.rstrip()[:HEADLINE_CHARACTERS]
+            return place
     return None

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -363,6 +364,18 @@ def test_no_descriptor_and_no_zombie_stays_in_the_harness(tmp_path):
         run(["true"], tmp_path, environment(), Limits())
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     assert psutil.Process().children() == []
+
+
+def test_children_side_by_side_do_not_hold_each_other(tmp_path):
+    def one(n: int) -> isolate.Ended:
+        code = f"import time; print({n}); time.sleep({0 if n % 2 else 600})"
+        return run(python(code), tmp_path / str(n), environment(), Limits(start_s=1.0))
+
+    with ThreadPoolExecutor(6) as pool:
+        ends = list(pool.map(one, range(6)))
+    assert [end.timed_out for end in ends] == [True, False] * 3
+    assert max(end.wall_s for end in ends) < 5
+    assert [read_log(tmp_path / str(n)) for n in range(6)] == [str(n) for n in range(6)]
 
 
 # ------------------------------------------------------------------------------ scripts of a stack

