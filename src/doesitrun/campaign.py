@@ -26,7 +26,7 @@ from doesitrun.plan import PlanOptions, make_plan
 from doesitrun.records import Device, Dtype, Plan, Refusal, Row, Stack, Task, dumps
 from doesitrun.settings import JudgeSettings, Settings
 from doesitrun.stacks import INSTACK
-from doesitrun.store import Workspace, write_row
+from doesitrun.store.workspace import Workspace, write_row
 from doesitrun.targets import DEVICES, TARGETS
 from doesitrun.tasks import TASKS
 
@@ -70,6 +70,8 @@ class Context:
     settings: Settings
     workspace: Workspace
     watch: Watch
+    warn: Callable[[str], None]
+    """Is told, in a sentence, what the user should know but need not act on at once."""
 
 
 @dataclass(frozen=True)
@@ -170,15 +172,21 @@ def run_py(prepared: Prepared, context: Context) -> str:
 # ---------------------------------------------------------------------------------- testing
 def test(ask: Ask, context: Context) -> Row:
     """The row of one model, after whatever it takes; the dataset is exported. Raises as `prepare` does, and KeyboardInterrupt."""
-    context.workspace.settle_interrupted()
+    for unknown in context.workspace.settle_interrupted().unknown:
+        context.warn(unknown.problem)
     reference = None if ask.reference is None else _reference_checkpoint(ask.reference)
     (prepared,) = prepare([ask], context)
     if isinstance(prepared.plan, Refusal):
         row = _refuse(prepared.plan, ask, context)
     else:
         row = _attempt(prepared.plan, prepared.checkpoint, reference, context)
-    context.workspace.export()
+    _export(context)
     return row
+
+
+def _export(context: Context) -> None:
+    for warning in context.workspace.export().warnings:
+        context.warn(warning)
 
 
 def _reference_checkpoint(model: str) -> Checkpoint:
@@ -204,7 +212,7 @@ def _attempt(plan: Plan, checkpoint: Checkpoint | None, reference: Checkpoint | 
         return write_row(folder, _tried(plan, row, folder, checkpoint, reference, context))
     except KeyboardInterrupt:
         write_row(folder, rows.ended_row(row, Outcome(_stage(folder), Reason.INTERRUPTED, "It was stopped by the user."), _now()))
-        context.workspace.export()
+        _export(context)
         raise
     except DoesItRunError as error:
         return write_row(folder, rows.ended_row(row, Outcome(_stage(folder), Reason.HARNESS_ERROR, str(error)), _now()))

@@ -203,21 +203,23 @@ def explain(
 
 
 def _context(stack: str | None, target: str | None, workspace: Path, config: Path | None, watch: Any) -> Any:
-    from doesitrun import campaign, settings, store
+    from doesitrun import campaign, screen, settings
     from doesitrun import stacks as environments
+    from doesitrun.store.workspace import Workspace
 
     read = settings.load(config)
-    return campaign.Context(environments.choose(read, stack, target), read, store.Workspace(workspace), watch)
+    return campaign.Context(environments.choose(read, stack, target), read, Workspace(workspace), watch, screen.warn)
 
 
 def _planning_context(stack: str | None, target: str | None, device: str | None, workspace: Path, config: Path | None, watch: Any) -> Any:
     """Planning needs some stack to ask for the model's outline, but not one that has the target."""
-    from doesitrun import campaign, settings, store
+    from doesitrun import campaign, screen, settings
     from doesitrun import stacks as environments
+    from doesitrun.store.workspace import Workspace
 
     read = settings.load(config)
     chosen = environments.stand_in(environments.choose(read, stack, None), target or _target_of(device), device)
-    return campaign.Context(chosen, read, store.Workspace(workspace), watch)
+    return campaign.Context(chosen, read, Workspace(workspace), watch, screen.warn)
 
 
 def _target_of(device: str | None) -> str | None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rich import box
 from rich.console import Console, Group
 from rich.panel import Panel
 from rich.status import Status
@@ -16,12 +17,12 @@ from rich.table import Table
 from rich.text import Text
 
 from doesitrun.campaign import Prepared, Progress, Watch
-from doesitrun.outcomes import Outcome, Result
+from doesitrun.outcomes import Outcome, Reason, Result
 from doesitrun.outlines import Outline
 from doesitrun.plan import Fit, fits
 from doesitrun.records import Plan, Refusal, Row, Stack, dumps
 from doesitrun.stacks import Surveyed
-from doesitrun.store import Workspace
+from doesitrun.store.workspace import Workspace
 
 GB = 1e9
 COLOURS = {Result.PASS: "bold green", Result.FAIL: "bold red", Result.EXCLUDED: "bold yellow", Result.INCONCLUSIVE: "bold magenta"}
@@ -111,6 +112,11 @@ def progress(*, as_json: bool) -> Iterator[Watch]:
 def announce(sentence: str) -> None:
     """A sentence between the steps."""
     Console(stderr=True, highlight=False).print(plain(sentence), style="bold")
+
+
+def warn(sentence: str) -> None:
+    """What the user should know, on stderr."""
+    Console(stderr=True, highlight=False).print(Text.assemble(("note: ", "yellow"), plain(sentence)))
 
 
 # ---------------------------------------------------------------------------------- rows
@@ -277,18 +283,26 @@ def _plan_facts(plan: Plan) -> list[tuple[str, Text]]:
     return [(name, plain(value)) for name, value in facts if value]
 
 
-def _sizes(prepared: Prepared) -> list[Table]:
+def _sizes(prepared: Prepared) -> list[Table | Text]:
     if prepared.checkpoint is None or not isinstance(prepared.outline, Outline):
         return []
-    table = Table(title="GB on the fullest core", title_justify="left")
-    for name in ("cores", "sharded", "replicated", "experts", "KV cache", "total", "capacity", "holds"):
-        table.add_column(name, justify="left" if name == "holds" else "right", overflow="fold")
-    for fit in _worth_showing(fits(prepared.checkpoint, prepared.outline, prepared.device, prepared.task, prepared.options)):
+    table = _table("\nGB on the fullest core", ("cores", "sharded", "replicated", "experts", "KV cache", "total", "capacity", "holds"))
+    shown = _worth_showing(fits(prepared.checkpoint, prepared.outline, prepared.device, prepared.task, prepared.options))
+    for fit in shown:
         rank = fit.rank_bytes
         numbers = (rank.sharded, rank.replicated, rank.expert, rank.kv_cache, rank.total)
         capacity = f"{fit.capacity_bytes / GB:.2f}" if fit.capacity_bytes else "?"
-        table.add_row(str(fit.cores), *(f"{n / GB:.2f}" for n in numbers), capacity, plain("yes" if fit.holds else f"no: {fit.why}"))
-    return [table]
+        table.add_row(str(fit.cores), *(f"{n / GB:.2f}" for n in numbers), capacity, "yes" if fit.holds else "no")
+    # That a size is too small is seen from its numbers; anything else is said.
+    other = [f"{fit.cores} cores: {fit.why}" for fit in shown if fit.reason not in (None, Reason.TOO_LARGE)]
+    return [table, *map(plain, other)]
+
+
+def _table(title: str, columns: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
 
 
 def _worth_showing(sizes: list[Fit]) -> list[Fit]:
@@ -297,12 +311,12 @@ def _worth_showing(sizes: list[Fit]) -> list[Fit]:
     return sizes[: first + 4]
 
 
-def _rules(prepared: Prepared) -> list[Table]:
+def _rules(prepared: Prepared) -> list[Table | Text]:
     plan = prepared.plan
     if isinstance(plan, Refusal) or plan.cores == 1 or not isinstance(prepared.outline, Outline):
         return []
     rules = dict(prepared.outline.tp_plan) | (dict(prepared.outline.ep_plan) if plan.ep > 1 else {}) | dict(plan.tp_override or {})
-    table = Table(title="parallel plan", title_justify="left")
+    table = Table(title="Parallel plan", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("modules", overflow="fold")
     table.add_column("how they are sharded")
     for pattern, style in rules.items():

@@ -13,7 +13,7 @@ import pytest
 
 from doesitrun.outcomes import Reason, Result
 from doesitrun.records import COLUMNS, Row
-from doesitrun.store import Workspace
+from doesitrun.store.workspace import Workspace
 
 # A process of its own: the library is slow to import, warns, and keeps its cache where the environment says.
 LOAD = """

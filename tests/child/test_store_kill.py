@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from doesitrun.outcomes import Reason, Result
-from doesitrun.store import Workspace
+from doesitrun.store.workspace import Workspace
 
 KILLS = 4
 
@@ -24,7 +24,7 @@ import itertools, sys
 from pathlib import Path
 from doesitrun.outcomes import Result
 from doesitrun.records import Row
-from doesitrun.store import Workspace, write_row
+from doesitrun.store.workspace import Workspace, write_row
 import psutil, pyarrow.parquet
 space = Workspace(Path(sys.argv[1]))
 print("ready", flush=True)
@@ -40,10 +40,10 @@ CRASHER = """
 import os, shutil, signal, sys
 from pathlib import Path
 import pandas, psutil, pyarrow.parquet  # not once more in every fork
-from doesitrun.ledger import _digest, _read_note
+from doesitrun.store.ledger import _digest, _read_note
 from doesitrun.outcomes import Result
 from doesitrun.records import Row
-from doesitrun.store import Workspace, write_row
+from doesitrun.store.workspace import Workspace, write_row
 
 CALLS = {"open", "write", "close", "replace", "rename", "unlink", "mkdir", "rmdir"}
 
@@ -94,7 +94,7 @@ print(n)
 RACER = """
 import sys
 from pathlib import Path
-from doesitrun.store import Workspace
+from doesitrun.store.workspace import Workspace
 for _ in range(25):
     print(Workspace(Path(sys.argv[1])).new_attempt("plan"))
 """

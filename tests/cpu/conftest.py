@@ -17,7 +17,7 @@ from doesitrun import isolate
 from doesitrun.demonstration import NAME
 from doesitrun.records import Row
 from doesitrun.stacks import INSTACK
-from doesitrun.store import Workspace
+from doesitrun.store.workspace import Workspace
 from tests.conftest import CACHE
 
 SECRET = "secret123"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doesitrun.accounts import Counts, accounting, published, winner
 from doesitrun.outcomes import Result
 from doesitrun.records import Row
+from doesitrun.store.accounts import Counts, accounting, published, winner
 
 PENDING = None
 PASS, FAIL, EXCLUDED, INCONCLUSIVE = Result.PASS, Result.FAIL, Result.EXCLUDED, Result.INCONCLUSIVE

@@ -6,10 +6,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doesitrun.card import card
 from doesitrun.outcomes import Result
 from doesitrun.records import COLUMNS, Row
-from doesitrun.store import parquet_name
+from doesitrun.store.card import card
+from doesitrun.store.workspace import parquet_name
 
 
 def card_of(*rows: Row) -> str:

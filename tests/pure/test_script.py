@@ -14,7 +14,9 @@ from doesitrun.script import literal, render
 from doesitrun.tasks import TASKS
 from tests.pure.golden_plans import FOLDER, PLANS, VERSIONS, golden
 
-hostile = st.text() | st.sampled_from(['"""', "'''", "\n# ", "${model}", "$prompt", "\\", '"; import os; "', "\x00", "\ud800", "\r\n", "\u202e"])
+hostile = st.text() | st.sampled_from(
+    ['"""', "'''", "\n# ", "${model}", "$prompt", "\\", '"; import os; "', "\x00", "\ud800", "\r\n", "\u202e"]
+)
 
 
 def assigned(text: str) -> dict[str, object]:

@@ -22,7 +22,7 @@ from doesitrun import files
 from doesitrun.errors import WorkspaceError
 from doesitrun.outcomes import Reason, Result, Stage
 from doesitrun.records import Dtype, PlanId, Row
-from doesitrun.store import Broken, Workspace, parquet_name, read_row, write_row
+from doesitrun.store.workspace import Broken, Workspace, parquet_name, read_row, write_row
 
 PLAN = str(PlanId("org/model", "0123456789ab", "text-generation", "cpu", "cpu", 1, 1, 1, Dtype.BFLOAT16, 32))
 OTHER = str(PlanId("org/other", "main", "text-generation", "cpu", "cpu", 1, 1, 1, Dtype.BFLOAT16, 32))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from doesitrun.errors import WorkspaceError
 from doesitrun.outcomes import Reason, Result, Stage
 from doesitrun.records import COLUMNS, Row
-from doesitrun.table import MARK, arrow_type, clean_text, fitted, read_table, schema, to_parquet
+from doesitrun.store.table import MARK, arrow_type, clean_text, fitted, read_table, schema, to_parquet
 
 # The reference dataset's columns and types as they are published today, and an older shape of it.
 REFERENCE = [

@@ -14,6 +14,7 @@ rungs 2 and 4 have to do, and the verdict says so.
 
 from __future__ import annotations
 
+from doesitrun.verify.decide import Verdict, verdict
 from doesitrun.verify.evidence import DeviceRun
 from doesitrun.verify.requests import (
     PASSAGE,
@@ -27,7 +28,6 @@ from doesitrun.verify.requests import (
 )
 from doesitrun.verify.rules import RULES
 from doesitrun.verify.thresholds import THRESHOLDS, Thresholds
-from doesitrun.verify.decide import Verdict, verdict
 
 __all__ = [
     "PASSAGE",

@@ -26,15 +26,15 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-from doesitrun.accounts import published
-from doesitrun.card import card
 from doesitrun.errors import WorkspaceError
 from doesitrun.files import reaching, sweep, sync_folder, write_whole
-from doesitrun.ledger import Ledger, alone
 from doesitrun.outcomes import Reason, Result, Stage
-from doesitrun.owner import Life, owner_life, this_process
 from doesitrun.records import Row
-from doesitrun.table import fitted, to_parquet
+from doesitrun.store.accounts import published
+from doesitrun.store.card import card
+from doesitrun.store.ledger import Ledger, alone
+from doesitrun.store.owner import Life, owner_life, this_process
+from doesitrun.store.table import fitted, to_parquet
 
 _PLAN_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,199}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")

@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping, Sequence
 from string import Template
 
-from doesitrun.accounts import accounting
 from doesitrun.records import COLUMNS, Row
-from doesitrun.table import clean_text
+from doesitrun.store.accounts import accounting
+from doesitrun.store.table import clean_text
 
 TAGS = ("trainium", "neuron", "accelerators", "compatibility", "torch.compile", "transformers")
 
