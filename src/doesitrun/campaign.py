@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,7 +27,7 @@ from doesitrun.plan import PlanOptions, make_plan
 from doesitrun.records import Device, Dtype, Plan, Refusal, Row, Stack, Task, dumps
 from doesitrun.settings import JudgeSettings, Settings
 from doesitrun.stacks import INSTACK
-from doesitrun.store.workspace import Workspace, write_row
+from doesitrun.store.workspace import Workspace, read_row, write_row
 from doesitrun.targets import DEVICES, TARGETS
 from doesitrun.tasks import TASKS
 
@@ -225,7 +226,13 @@ def _tried(plan: Plan, row: Row, folder: Path, checkpoint: Checkpoint | None, re
     gated = checkpoint is not None and checkpoint.gated
     environment = isolate.child_environment(os.environ, TARGETS[plan.target].environment(str(cache)), keep_token=gated)
     argv = [context.stack.python, "run.py", "--report", "."]
-    ended = isolate.run(argv, folder, environment, _limits(context), lambda stage, elapsed: context.watch(Progress(stage, elapsed)))
+    expected = _expected(folder)
+
+    def watch(stage: Stage, elapsed_s: float) -> None:
+        context.watch(Progress(stage, elapsed_s, expected.get(stage)))
+
+    ended = isolate.run(argv, folder, environment, _limits(context), watch)
+    write_whole(folder / "ended.json", dumps(ended).encode())
     result = isolate.read_result(folder)
     outcome = explain(ended, result, isolate.read_log(folder), plan.target)
     if outcome is not None:
@@ -235,25 +242,36 @@ def _tried(plan: Plan, row: Row, folder: Path, checkpoint: Checkpoint | None, re
     return _judged(plan, rows.measured_row(row, result), result, reference, ended.wall_s, context)
 
 
+def _expected(folder: Path) -> dict[str, float]:
+    """Seconds per stage in the last earlier attempt that got through; none where there was no such attempt."""
+    earlier = [read_row(folder.parent / str(number)) for number in range(int(folder.name) - 1, 0, -1)]
+    row = next((row for row in earlier if isinstance(row, Row) and row.warm_run_s is not None), Row())
+    seconds = {Stage.LOAD: row.load_s, Stage.COMPILE: row.run_s, Stage.RUN: row.warm_run_s}
+    return {stage: value for stage, value in seconds.items() if value is not None}
+
+
 def _judged(plan: Plan, row: Row, result: Mapping[str, Any], reference: Checkpoint | None, wall_s: float, context: Context) -> Row:
+    """The row after the reference and the judge were heard."""
     try:
-        answer = _reference(plan, result, reference, context)
+        answer, reference_s = _reference(plan, result, reference, context)
     except DoesItRunError as error:
         return rows.ended_row(row, Outcome(Stage.VERIFY, Reason.REFERENCE_FAILED, str(error)), _now(), wall_s=wall_s)
-    judge, judge_name = None, None
+    row = dataclasses.replace(row, reference_s=reference_s)
+    word = None
     if verify.needs_judge(plan):
         try:
-            judge, judge_name = _judge(plan, result, context)
+            word, judge_s, name = _judge(plan, result, context)
         except DoesItRunError as error:
             return rows.ended_row(row, Outcome(Stage.VERIFY, Reason.JUDGE_FAILED, str(error)), _now(), wall_s=wall_s)
-    found = verify.verdict(plan, result, answer, judge)
-    return rows.ended_row(rows.judged_row(row, found, judge_name), found.outcome, _now(), wall_s=wall_s)
+        row = dataclasses.replace(row, judge_s=judge_s, judge=name)
+    found = verify.verdict(plan, result, answer, word)
+    return rows.ended_row(rows.judged_row(row, found), found.outcome, _now(), wall_s=wall_s)
 
 
-def _reference(plan: Plan, result: Mapping[str, Any], other: Checkpoint | None, context: Context) -> dict[str, Any] | None:
-    """The reference's answer, or None when the host's memory cannot hold it."""
+def _reference(plan: Plan, result: Mapping[str, Any], other: Checkpoint | None, context: Context) -> tuple[dict[str, Any] | None, float]:
+    """The reference's answer and seconds; no answer when the host's memory cannot hold it."""
     if verify.reference_memory(plan) > context.stack.host_memory_bytes:
-        return None
+        return None, 0.0
     if other is not None:
         plan = dataclasses.replace(plan, model_id=other.model_id, revision=other.revision, source=other.source)
     request = verify.reference_request(plan, result)
@@ -263,13 +281,13 @@ def _reference(plan: Plan, result: Mapping[str, Any], other: Checkpoint | None, 
     return _reused(key, "reference", request, context)
 
 
-def _judge(plan: Plan, result: Mapping[str, Any], context: Context) -> tuple[dict[str, Any], str]:
-    """The judge's answer, and the judge's name for the row."""
+def _judge(plan: Plan, result: Mapping[str, Any], context: Context) -> tuple[dict[str, Any], float, str]:
+    """The judge's answer and seconds, and the judge's name for the row."""
     settings = context.settings.judge
     request = verify.judge_request(plan, result, settings.model, settings.revision)
     name = _judge_name(settings)
     key = verify.judge_key({**request, "model": name}, context.stack.versions)
-    return _reused(key, "judge", request, context), name
+    return *_reused(key, "judge", request, context), name
 
 
 def _judge_name(settings: JudgeSettings) -> str:
@@ -287,13 +305,16 @@ def graphs_folder(context: Context) -> Path:
     return context.workspace.root.resolve() / "graphs" / stack.target / f"{stack.compiler}-{stack.compiler_version}"
 
 
-def _reused(key: str, name: str, request: Mapping[str, Any], context: Context) -> dict[str, Any]:
+def _reused(key: str, name: str, request: Mapping[str, Any], context: Context) -> tuple[dict[str, Any], float]:
+    """The answer of a script and its seconds; one that the workspace holds is taken from there, in no time."""
     path = context.workspace.root / "references" / f"{key}.json"
-    answer = _kept(path)
-    if answer is None:
-        answer = _ask_stack(name, name, request, context)
-        _keep(path, answer)
-    return answer
+    answer, started = _kept(path), time.monotonic()
+    if answer is not None:
+        return answer, 0.0
+    answer = _ask_stack(name, name, request, context)
+    seconds = time.monotonic() - started
+    _keep(path, answer)
+    return answer, seconds
 
 
 def _ask_stack(name: str, step: str, request: Mapping[str, Any], context: Context) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def open_checkpoint(model: str, revision: str | None = None) -> Checkpoint | Ref
 
 def _check_id(model: str) -> None:
     from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
     if model.startswith((".", "/", "~")) or model.endswith(".json") or model.count("/") > 1 or "\\" in model:
         message = f"There is no folder or file {model!r}: check the path, or pass a Hub id such as Qwen/Qwen3-0.6B."
@@ -92,7 +92,7 @@ def _described(api: Any, model_id: str, info: Any) -> Checkpoint | Refusal:
     if WEIGHTS not in names and INDEX not in names:
         return Refusal(model_id, info.sha, *missing_weights(model_id, names))
     stored, tensors = _stored(api, model_id, info)
-    checkpoint = describe(
+    return describe(
         model_id=model_id,
         revision=info.sha,
         source=model_id,
@@ -105,7 +105,6 @@ def _described(api: Any, model_id: str, info: Any) -> Checkpoint | Refusal:
         stored_bytes=sum(count * BITS.get(dtype, 8) // 8 for dtype, count in stored.items()),
         tensors=tensors,
     )
-    return checkpoint
 
 
 def _download(api: Any, model_id: str, revision: str, name: str) -> dict[str, Any] | str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
@@ -100,9 +100,12 @@ class Outline:
     layers: int = 0
     experts: int = 0
     top_k: int = 0
+    vocab: int = 0
     static_cache: bool = True
     compiled: bool = True
     """False for model types that generate() never compiles."""
+    unloaded: Mapping[str, int] = field(default_factory=dict)
+    """What checkpoints of this kind may store besides, but from_pretrained leaves out: name -> elements."""
     versions: Mapping[str, str] | None = None
     seconds: float = 0.0
 

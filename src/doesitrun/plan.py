@@ -192,7 +192,7 @@ def _notes(checkpoint: Checkpoint, how: Loading, fit: Fit, options: PlanOptions)
     if how.method and not how.kept:
         notes.append(f"weights stored as {how.method} are loaded as {options.dtype.value}")
     elif how.kept:
-        notes.append(f"weights stay in {how.method}")
+        notes.append(f"weights stay in {how.method}, which needs the kernels package in the stack")
     if options.trust_remote_code and checkpoint.remote_code:
         notes.append("runs code from the model's own repository")
     return tuple(notes)

@@ -281,6 +281,8 @@ class Row:
     warm_run_s: float | None = column("float64", "Seconds of the second pass.")
     weights_bytes: int | None = column("int64", "All weights once, as loaded.")
     rank_weights_bytes: int | None = column("int64", "Weights on the fullest rank, as measured.")
+    reference_s: float | None = column("float64", "Seconds of the CPU reference; 0 when an earlier one was reused.")
+    judge_s: float | None = column("float64", "Seconds of the judge; 0 when an earlier word was reused.")
     prompt: str | None = column("string", "The prompt.")
     output_text: str | None = column("string", "The generated text.")
     output_tokens: list[int] | None = column("list<int32>", "The generated token ids.")

@@ -96,7 +96,7 @@ def measured_row(row: Row, result: Mapping[str, Any]) -> Row:
     )
 
 
-def judged_row(row: Row, verdict: Verdict, judge: str | None) -> Row:
+def judged_row(row: Row, verdict: Verdict) -> Row:
     """The row with the figures of the verdict, but without its outcome."""
     notes = [note for note in (row.notes, *verdict.notes) if note]
     return dataclasses.replace(
@@ -110,7 +110,6 @@ def judged_row(row: Row, verdict: Verdict, judge: str | None) -> Row:
         logit_ratio_median=verdict.logit_ratio_median,
         passage_loss=verdict.passage_loss,
         fluency_nll=verdict.fluency_nll,
-        judge=judge,
     )
 
 

@@ -299,7 +299,7 @@ def _sizes(prepared: Prepared) -> list[Table | Text]:
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True)
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     return table

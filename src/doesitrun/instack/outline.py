@@ -7,6 +7,8 @@ per model. A model that cannot be built never takes the others down. No weight i
 repository is run only where its request says so.
 """
 
+# ruff: noqa: SLF001 - transformers keeps in private names what its own loader reads
+
 from __future__ import annotations
 
 import contextlib
@@ -27,10 +29,22 @@ from transformers import CONFIG_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, AutoConfig
 from transformers.cache_utils import get_layer_types_and_kwargs
 from transformers.distributed.parallel_utils import _get_parameter_plan, replace_layer_number_by_wildcard
 
-QUERY = ("q_proj", "query", "q_b_proj", "wq", "query_proj", "wq_b")
 KEY = ("k_proj", "key", "kv_b_proj", "wk", "key_proj", "wkv_b")
-FUSED = ("qkv_proj", "query_key_value", "qkv", "c_attn", "Wqkv", "wqkv")
-ATTENTION = (*QUERY, *KEY, *FUSED)
+ATTENTION = (
+    *KEY,
+    "q_proj",
+    "query",
+    "q_b_proj",
+    "wq",
+    "query_proj",
+    "wq_b",
+    "qkv_proj",
+    "query_key_value",
+    "qkv",
+    "c_attn",
+    "Wqkv",
+    "wqkv",
+)
 GENERATIVE = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForImageTextToText")
 RECURRENT = ("linear_attention", "conv", "dummy", "mamba", "mamba2", "recurrent")
 EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
@@ -84,7 +98,7 @@ def choose_task(model: Mapping[str, Any], config: Any) -> tuple[str, str]:
     remote = (getattr(config, "auto_map", None) or {}) if model.get("trust_remote_code") else {}
     classes = {task: model_class_of(config, auto) for task, auto in model["auto_classes"].items()}
     exact = [task for task, cls in classes.items() if cls is not None and cls.__name__ in named]
-    able = [task for task, cls in classes.items() if cls is not None and stands_in(cls, named, config)]
+    able = [task for task, cls in classes.items() if cls is not None and stands_in(named, config)]
     code = [task for task, auto in model["auto_classes"].items() if auto in remote]
     if chosen := [*exact, *code, *able]:
         return chosen[0], model["auto_classes"][chosen[0]]
@@ -95,8 +109,8 @@ def choose_task(model: Mapping[str, Any], config: Any) -> tuple[str, str]:
     raise OutlineError("task", f"{what} is no model for {' or '.join(model['auto_classes'])}")
 
 
-def stands_in(cls: Any, named: list[str], config: Any) -> bool:
-    """True when `cls` loads a checkpoint of the named classes: they generate text, too, by a decoder alone.
+def stands_in(named: list[str], config: Any) -> bool:
+    """True when the task's class loads a checkpoint of the named classes: they generate text, too, by a decoder alone.
 
     A name such as XForSequenceClassification or XForMaskedLM is another kind of model; a bare XModel has no head, which
     is no loss where the head is the embedding.
@@ -135,8 +149,8 @@ def parameters_of(model: Any, config: Any) -> list[dict[str, Any]]:
     """Parameters and persistent buffers, grouped by name with the layer numbers replaced, shape and dtype."""
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     kept = float32_pattern(model)
-    tp, ep = model._tp_plan or {}, model._ep_plan or {}
-    linear, skipped = linear_names(model), skipped_modules(model, config)
+    tp, ep = model.tp_plan or {}, model.ep_plan or {}
+    linear, skipped = linear_names(model), skipped_modules(config)
     for name, tensor, is_buffer in tensors_of(model):
         dtype = "float32" if kept and tensor.is_floating_point() and kept.search(name) else str(tensor.dtype).removeprefix("torch.")
         pattern = replace_layer_number_by_wildcard(name)
@@ -163,8 +177,8 @@ def tensors_of(model: Any) -> Iterator[tuple[str, torch.Tensor, bool]]:
     for name, parameter in model.named_parameters():  # tied ones come once
         yield name, parameter, False
     for prefix, module in model.named_modules():
-        for name, buffer in module._buffers.items():
-            if buffer is not None and name not in module._non_persistent_buffers_set:
+        for name, buffer in module.named_buffers(recurse=False):
+            if name not in module._non_persistent_buffers_set:
                 yield f"{prefix}.{name}" if prefix else name, buffer, True
 
 
@@ -184,7 +198,7 @@ def linear_names(model: Any) -> set[str]:
     return names | {name for name, parameter in model.named_parameters() if parameter.ndim == 3 and ".experts." in name}
 
 
-def skipped_modules(model: Any, config: Any) -> tuple[str, ...]:
+def skipped_modules(config: Any) -> tuple[str, ...]:
     quantization = getattr(config, "quantization_config", None) or {}
     if not isinstance(quantization, Mapping):
         return ()
@@ -194,7 +208,7 @@ def skipped_modules(model: Any, config: Any) -> tuple[str, ...]:
 
 def attention_of(model: Any) -> list[dict[str, Any]]:
     """Heads of each kind of attention module that the TP plan touches, with the plan's rules under it."""
-    plan = model._tp_plan or {}
+    plan = model.tp_plan or {}
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for name, module in model.named_modules():
         children = dict(module.named_children())
@@ -206,7 +220,8 @@ def attention_of(model: Any) -> list[dict[str, Any]]:
             continue
         heads, kv_heads = heads_of(module, children)
         group = {"pattern": pattern, "heads": heads, "kv_heads": kv_heads, "count": 0, "styles": styles}
-        group["bare"] = [rule for rule in styles if rule.rpartition(".")[2] in module._parameters]
+        own = {parameter for parameter, _ in module.named_parameters(recurse=False)}
+        group["bare"] = [rule for rule in styles if rule.rpartition(".")[2] in own]
         groups.setdefault((pattern, heads, kv_heads), group)["count"] += 1
     return list(groups.values())
 
@@ -283,11 +298,15 @@ def outline_of(model: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
         "class_name": type(built).__name__,
         "model_type": built.config.model_type,
         "parameters": parameters_of(built, config),
-        "tp_plan": dict(built._tp_plan or {}),
-        "ep_plan": dict(built._ep_plan or {}),
+        "tp_plan": dict(built.tp_plan or {}),
+        "ep_plan": dict(built.ep_plan or {}),
         "attention": attention_of(built),
-        "head": next((name for name, module in built.named_modules() if module is head), None) if head is not None else None,
+        "head": next((name for name, module in built.named_modules() if head is not None and module is head), None),
         "tied": head is not None and tied_head(built, head),
+        "unloaded": {
+            "a copy of the tied head": head.weight.numel() if head is not None and tied_head(built, head) else 0,
+            "layers for multi-token prediction": prediction_elements(built, text),
+        },
         "cache": cache_of(built.config),
         "layer_types": types,
         "layers": first_int(text, ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers")),
@@ -299,6 +318,19 @@ def outline_of(model: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
         "stateful": bool(getattr(built, "_is_stateful", False)),
         "seconds": round(time.perf_counter() - started, 4),
     }
+
+
+def prediction_elements(model: Any, text: Any) -> int:
+    """Elements of the layers for multi-token prediction: checkpoints carry them, from_pretrained leaves them out.
+
+    Each is one more decoder layer with a projection from twice the hidden size and three norms (transformers' MtpLayer).
+    """
+    count = first_int(text, ("num_mtp_layers", "num_nextn_predict_layers", "mtp_num_hidden_layers"))
+    layers = getattr(model.get_decoder(), "layers", None) if count and hasattr(model, "get_decoder") else None
+    if not layers:
+        return 0
+    hidden = first_int(text, ("hidden_size",))
+    return count * (sum(parameter.numel() for parameter in layers[-1].parameters()) + 2 * hidden * hidden + 3 * hidden)
 
 
 def tied_head(model: Any, head: Any) -> bool:

@@ -1,0 +1,121 @@
+"""The shape of the house: which module may use which, and what each keeps its hands off."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import doesitrun
+
+SOURCE = Path(doesitrun.__file__).parent
+LAYERS = [
+    ("outcomes",),
+    ("records", "errors"),
+    ("settings", "files"),
+    ("tasks",),
+    ("targets",),
+    ("hub", "checkpoint", "safetensors_header"),
+    ("plan", "outlines", "quantization", "sharding"),
+    ("script",),
+    ("environment", "isolate", "supervise"),
+    ("stacks",),
+    ("explain", "tracebacks"),
+    ("verify",),
+    ("rows",),
+    ("store",),
+    ("campaign",),
+    ("demonstration",),
+    ("screen",),
+    ("cli", "__main__"),
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+FILES = sorted(SOURCE.rglob("*.py"))
+IN_STACK = {path for path in FILES if path.parent.name == "instack"}
+
+
+def top(path: Path) -> str:
+    """The layer that a file belongs to."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """Dotted names of everything the file imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def uses(path: Path) -> set[str]:
+    """The layers that a file imports."""
+    names = {name.split(".")[1] for name in imports(path) if name.startswith("doesitrun.")}
+    return {name for name in names if name in LEVEL}
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if (p not in IN_STACK and p.name != "__init__.py") or p.parent != SOURCE], ids=str)
+def test_imports_go_only_leftwards(path: Path) -> None:
+    if path in IN_STACK:
+        assert not any(name.split(".")[0] == "doesitrun" for name in imports(path))
+        return
+    assert top(path) in LEVEL, f"{path.name} has no place in LAYERS"
+    beyond = {name for name in uses(path) if LEVEL[name] > LEVEL[top(path)]}
+    assert beyond == set()
+
+
+def owners(package: str) -> set[str]:
+    """Layers whose files import the package."""
+    return {top(path) for path in FILES if any(name == package or name.startswith(f"{package}.") for name in imports(path))}
+
+
+@pytest.mark.parametrize(
+    ("package", "allowed"),
+    [
+        ("torch", {"instack"}),
+        ("transformers", {"instack"}),
+        ("subprocess", {"isolate", "supervise"}),
+        ("multiprocessing", set()),
+        ("huggingface_hub", {"hub"}),
+        ("rich", {"screen"}),
+        ("typer", {"cli"}),
+    ],
+)
+def test_each_library_has_its_one_place(package: str, allowed: set[str]) -> None:
+    assert owners(package) <= allowed
+
+
+def test_no_module_but_its_own_names_a_target() -> None:
+    """Other modules treat all targets alike: none compares with a target's name."""
+    for path in FILES:
+        if top(path) in ("targets", "instack", "cli", "demonstration"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Compare):
+                constants = {c.value for c in ast.walk(node) if isinstance(c, ast.Constant)}
+                assert not constants & {"neuron", "cuda", "cpu"}, f"{path}:{node.lineno}"
+
+
+@pytest.mark.parametrize("module", ["doesitrun", "doesitrun.cli", "doesitrun.campaign", "doesitrun.screen"])
+def test_importing_brings_no_heavy_library(module: str) -> None:
+    heavy = "{'torch', 'transformers', 'pandas', 'pyarrow', 'gradio', 'ray', 'numpy', 'huggingface_hub'}"
+    code = f"import sys, {module}; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_functions_and_modules_keep_to_their_budget() -> None:
+    long = []
+    for path in FILES:
+        text = path.read_text(encoding="utf-8")
+        if len(text.splitlines()) > 450:
+            long.append(f"{path}: {len(text.splitlines())} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and node.end_lineno and node.end_lineno - node.lineno > 60:
+                long.append(f"{path}:{node.lineno} {node.name}")
+    assert long == []
