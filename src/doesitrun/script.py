@@ -73,7 +73,7 @@ def _requirement(name: str, version: str | None) -> str:
 def _imports(plan: Plan, task: Task, part: Fragments) -> dict[str, str]:
     standard = {"argparse", "json", "os", "sys", "time", *part.standard_imports}
     standard |= {"base64", "io"} if task.picture else set()
-    standard |= {"socket", "tempfile"} if plan.cores > 1 else set()
+    standard |= {"socket", "tempfile", "traceback"} if plan.cores > 1 else set()
     names = {task.auto_class, task.processor_class, "CompileConfig", "GenerationConfig"}
     names |= {"DistributedConfig"} if plan.cores > 1 else set()
     distributed = ("import torch.distributed as dist", "import torch.multiprocessing as mp") if plan.cores > 1 else ()

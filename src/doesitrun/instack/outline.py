@@ -20,7 +20,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
@@ -88,8 +88,8 @@ def model_class_of(config: Any, auto_class: str) -> type | None:
     mapping = getattr(transformers, auto_class)._model_mapping
     if type(config) not in mapping:
         return None
-    found = mapping[type(config)]
-    return found[0] if isinstance(found, (list, tuple)) else found
+    found: Any = mapping[type(config)]
+    return cast("type", found[0] if isinstance(found, (list, tuple)) else found)
 
 
 def choose_task(model: Mapping[str, Any], config: Any) -> tuple[str, str]:

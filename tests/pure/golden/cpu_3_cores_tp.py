@@ -21,6 +21,7 @@ import socket
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 # Read when torch is imported, so they are set before it.
@@ -142,8 +143,13 @@ def rank_main(rank: int, port: int, report: Path | None, parts: Path) -> None:
     """One rank: its process group first, then the model; what it found goes to a file of its own."""
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(CORES), LOCAL_WORLD_SIZE=str(CORES))
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    dist.init_process_group(backend="gloo")
-    result = run(report if rank == 0 else None)
+    try:
+        dist.init_process_group(backend="gloo")
+        result = run(report if rank == 0 else None)
+    except Exception:
+        # Said at once: the parent passes on the rank whose end it sees first, and that may be a victim of this one.
+        sys.stderr.write("".join(f"[rank{rank}]: {line}\n" for line in traceback.format_exc().splitlines()))
+        raise
     write_json(parts / f"{rank}.json", result)
     dist.barrier()
     dist.destroy_process_group()
@@ -151,10 +157,10 @@ def rank_main(rank: int, port: int, report: Path | None, parts: Path) -> None:
 
 def run_all(report: Path | None) -> dict:
     """The result of rank 0, with the figures of all ranks."""
-    with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
+    with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-        free.close()
+    with tempfile.TemporaryDirectory(dir=report) as folder:
         parts = [Path(folder) / f"{rank}.json" for rank in range(CORES)]
         try:
             mp.spawn(rank_main, args=(port, report, Path(folder)), nprocs=CORES)
