@@ -22,7 +22,7 @@ from doesitrun.stacks import INSTACK
 
 CORES = 1  # the bare run.py is then one process, too
 REPEATS = 3
-CACHE = Path(__file__).resolve().parent.parent / ".doesitrun" / "tests" / "results"
+CACHE = Path(__file__).resolve().parent.parent / ".doesitrun" / "tests"
 MEANINGS = {
     "bare_run_s": "the run.py, started bare",
     "test_s": "`doesitrun test`, whole, of a model that was planned before",
@@ -63,7 +63,7 @@ def main() -> None:
         isolate.run_script(INSTACK / "demo_checkpoint.py", sys.executable, {"folder": str(checkpoint)}, CACHE / "scripts" / "unpack")
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        (CACHE / "graphs").mkdir(exist_ok=True)
+        (CACHE / "graphs").mkdir(parents=True, exist_ok=True)
         (root / "graphs").symlink_to(CACHE / "graphs")
         first = measured(checkpoint, root)  # also warms the graphs
         first_overhead = first["overhead_s"]

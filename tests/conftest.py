@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Machines are shared: a slow example says nothing of the code.
+settings.register_profile("shared machine", deadline=None)
+settings.load_profile("shared machine")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CACHE = REPOSITORY / ".doesitrun" / "tests"

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from doesitrun import __version__
-from doesitrun.errors import EXIT_CODES, EXIT_INTERRUPTED, DoesItRunError, UsageError
+from doesitrun.errors import EXIT_CODES, EXIT_INTERRUPTED, DoesItRunError, StackError, UsageError
 from doesitrun.outcomes import Result
 from doesitrun.records import Dtype
 
@@ -164,6 +164,37 @@ def stacks(config: Config = None, as_json: Json = False) -> None:
             print(screen.stack_json(each))
     else:
         screen.show_stacks(found)
+
+
+@app.command()
+def doctor(
+    stack: StackName = None,
+    target: Target = None,
+    workspace: WorkspaceFolder = DEFAULT_WORKSPACE,
+    examine: Annotated[bool, typer.Option("--examine", help="Also ask the target's open questions, with small real runs.")] = False,
+    question: Annotated[list[str] | None, typer.Option(help="Ask only this question; may be given again.")] = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Check whether an environment can run models, and say what to do if not.
+
+    The exit status is 0 unless there is a problem; then it is 5. Answers are written to the workspace's folder doctor.
+    """
+    from doesitrun import screen, settings
+    from doesitrun.doctor import visit
+
+    reports = []
+    with screen.progress(as_json=as_json) as watch:
+        step = screen.step_of(watch)
+        for name, wanted in visit.chosen(settings.load(config), stack, target).items():
+            report = visit.visit(name, wanted, target, workspace, step)
+            path = None
+            if examine or question:
+                report, path = visit.examine(report, question or (), workspace, step)
+            reports.append((report, path))
+    for report, path in reports:
+        screen.show_report(report, path, as_json=as_json)
+    raise typer.Exit(0 if all(report.is_healthy for report, _ in reports) else StackError.exit_code)
 
 
 @app.command()

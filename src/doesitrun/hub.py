@@ -38,14 +38,22 @@ def open_checkpoint(model: str, revision: str | None = None) -> Checkpoint | Ref
     A path that exists wins over a Hub id of the same name, as in transformers. HF_ENDPOINT and HF_TOKEN are honoured.
     Raises ModelNotFoundError, HubError, and UsageError for what is neither a path nor an id.
     """
-    path = Path(model).expanduser()
-    if path.exists():
+    path = _existing(model)
+    if path is not None:
         if revision is not None:
             message = f"{model} is on your disk, where there are no revisions: leave --revision away."
             raise UsageError(message)
         return open_path(path)
     _check_id(model)
     return _open_repository(model, revision)
+
+
+def _existing(model: str) -> Path | None:
+    try:
+        path = Path(model).expanduser()
+        return path if model and path.exists() else None
+    except (OSError, RuntimeError, ValueError):  # too long for a path, no such user, a null character
+        return None
 
 
 def _check_id(model: str) -> None:

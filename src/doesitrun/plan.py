@@ -62,7 +62,7 @@ def make_plan(checkpoint: Checkpoint, outline: Outline | Problem, device: Device
     check_cores(device, options)
     if isinstance(outline, Problem):
         return _refusal(checkpoint, task, outline.reason, f"{_sentence(outline.detail)}")
-    how = loading(checkpoint.quantization, checkpoint.stored, device.target, device.name, outline)
+    how = loading(checkpoint.quantization, checkpoint.stored, device, outline)
     total = weights_bytes(outline, how)
     if how.refusal:
         return _refusal(checkpoint, task, Reason.QUANTIZATION, how.refusal, total)
@@ -102,7 +102,7 @@ def check_cores(device: Device, options: PlanOptions) -> None:
 
 def fits(checkpoint: Checkpoint, outline: Outline, device: Device, task: Task, options: PlanOptions) -> list[Fit]:
     """Every legal number of cores, or the one asked for, with what would lie on its fullest rank."""
-    how = loading(checkpoint.quantization, checkpoint.stored, device.target, device.name, outline)
+    how = loading(checkpoint.quantization, checkpoint.stored, device, outline)
     sizes = device.sizes if options.cores is None else (options.cores,)
     return [_fit(outline, how, device, task, options, cores) for cores in sizes]
 

@@ -44,7 +44,7 @@ class Explanation:
 
 def explanation(checkpoint: Checkpoint, outline: Outline, device: Device, task: Task, options: PlanOptions) -> Explanation:
     """All sizes, the modules on the chosen one, and what could go wrong."""
-    how = loading(checkpoint.quantization, checkpoint.stored, device.target, device.name, outline)
+    how = loading(checkpoint.quantization, checkpoint.stored, device, outline)
     tried = tuple(fits(checkpoint, outline, device, task, options))
     chosen = next((fit for fit in tried if fit.holds), tried[-1])
     layout = Layout(chosen.cores, chosen.tp, chosen.ep, chosen.override)
@@ -99,14 +99,12 @@ def _warnings(checkpoint: Checkpoint, outline: Outline, device: Device, how: Loa
     """Sentences on what could go wrong, from what is known of the model without running it."""
     found = []
     kinds = set(outline.layer_types)
+    hard = {"windowed": bool(kinds & _WINDOWED), "recurrent": bool(kinds & _RECURRENT) or not outline.cache}
     if not outline.compiled:
         found.append(f"Models of type {outline.model_type} are never compiled by generate(): the run would not prove compilation.")
     if not outline.static_cache:
         found.append(f"{outline.library} does not say that {outline.class_name} can be compiled with a static cache.")
-    if device.target == "neuron" and kinds & _WINDOWED:
-        found.append("It has layers with a sliding window: with a static cache they may be compiled anew at every token.")
-    if device.target == "neuron" and (kinds & _RECURRENT or not outline.cache):
-        found.append("It has recurrent or linear-attention layers, which neuronx-cc is known to fail on.")
+    found += [sentence for kind, sentence in device.hard_layers if hard[kind]]
     if fit.override_why:
         found.append(f"Attention is computed whole on every core, because its {fit.override_why}: its cache is not shared out.")
     if fit.cores > 1 and fit.rank_bytes.replicated * 4 > fit.rank_bytes.weights:

@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from doesitrun.outlines import Outline, Parameter
+from doesitrun.records import Device
 
 DEQUANTISED = frozenset({"fp8", "mxfp8", "mxfp4", "metal"})
 """Methods that transformers itself turns back into the plan's dtype where there are no kernels for them."""
-KEPT = {"cuda": frozenset({"fp8"})}
-"""By target: methods whose weights stay as they are stored (compute capability 8.9 or above)."""
-NO_FP8_DEVICES = frozenset({"a100", "a10g", "t4"})
-"""CUDA devices below compute capability 8.9: transformers dequantises fp8 there."""
 PACKAGES = {
     "awq": "gptqmodel",
     "gptq": "gptqmodel and optimum",
@@ -41,8 +38,7 @@ PACKAGES = {
     "nvfp4": "a Blackwell GPU and the kernels package",
     "mlx": "Apple's MLX",
 }
-# Names and dtypes by which stored tensors give quantisation away, where no config speaks of it.
-_TELLTALE_NAMES = (".qweight", ".qzeros", ".weight_packed", ".weight_scale", ".weight_scale_inv", ".SCB", ".absmax", "_blocks", ".scales")
+# Dtypes by which stored tensors give quantisation away, where no config speaks of it.
 _TELLTALE_DTYPES = frozenset({"F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "F6_E2M3", "F6_E3M2", "U8", "I8", "I32", "U32"})
 _FP8_BLOCK_ELEMENTS = 128 * 128
 
@@ -81,16 +77,16 @@ def _declared(quantization: Mapping[str, Any]) -> str:
     return method or "undeclared"
 
 
-def loading(quantization: Mapping[str, Any] | None, stored: Mapping[str, int], target: str, device: str, outline: Outline) -> Loading:
-    """What the target's stack makes of a checkpoint's weights."""
+def loading(quantization: Mapping[str, Any] | None, stored: Mapping[str, int], device: Device, outline: Outline) -> Loading:
+    """What a stack makes of a checkpoint's weights on a device."""
     method = method_of(quantization, stored)
     if not method:
         return Loading()
-    if method in KEPT.get(target, ()) and device not in NO_FP8_DEVICES:
+    if method in device.kept_quantization:
         return Loading(method, kept=True)
     if method in DEQUANTISED:
         return Loading(method)
-    return Loading(method, refusal=_why_not(method, target, outline))
+    return Loading(method, refusal=_why_not(method, device.target, outline))
 
 
 def _why_not(method: str, target: str, outline: Outline) -> str:

@@ -34,6 +34,10 @@ class Device:
     headroom: float
     """Share of `core_bytes` kept free for graphs, scratch and activations (0..1)."""
     description: str = ""
+    kept_quantization: tuple[str, ...] = ()
+    """Quantisation methods whose weights stay on it as they are stored."""
+    hard_layers: tuple[tuple[str, str], ...] = ()
+    """(kind of layer, what may go wrong with it, as a sentence); the kinds are `windowed` and `recurrent`."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,15 +17,23 @@ from rich.table import Table
 from rich.text import Text
 
 from doesitrun.campaign import Prepared, Progress, Watch
+from doesitrun.doctor.visit import Report
 from doesitrun.outcomes import Outcome, Reason, Result
 from doesitrun.outlines import Outline
 from doesitrun.plan import Fit, fits
 from doesitrun.records import Plan, Refusal, Row, Stack, dumps
 from doesitrun.stacks import Surveyed
 from doesitrun.store.workspace import Workspace
+from doesitrun.targets.checks import Status as CheckStatus
 
 GB = 1e9
 COLOURS = {Result.PASS: "bold green", Result.FAIL: "bold red", Result.EXCLUDED: "bold yellow", Result.INCONCLUSIVE: "bold magenta"}
+STATUS_COLOURS = {
+    CheckStatus.OK: "green",
+    CheckStatus.WARNING: "bold yellow",
+    CheckStatus.PROBLEM: "bold red",
+    CheckStatus.UNKNOWN: "bold magenta",
+}
 STEPS = {
     "plan": "planning",
     "start": "starting Python",
@@ -85,7 +93,14 @@ class Display:
             self._finish(self.last)
 
 
+def step_of(watch: Watch) -> Callable[[str], None]:
+    """`watch` for what says only what it does, and not for how long."""
+    return lambda step: watch(Progress(step, 0.0))
+
+
 def _line(progress: Progress) -> Text:
+    if not progress.elapsed_s:
+        return Text(STEPS.get(progress.step, progress.step))
     expected = f" of about {_seconds(progress.expected_s)}" if progress.expected_s else ""
     return Text(f"{STEPS.get(progress.step, progress.step)}, {_seconds(progress.elapsed_s)}{expected}")
 
@@ -364,3 +379,38 @@ def _stack_facts(stack: Stack) -> list[tuple[str, Text]]:
         ("notes", "\n".join(stack.notes)),
     ]
     return [(name, plain(value)) for name, value in facts if value]
+
+
+# ---------------------------------------------------------------------------------- doctor
+def show_report(report: Report, path: Path | None, *, as_json: bool) -> None:
+    """What `doctor` found in one stack, what to do, and the answers, if questions were asked."""
+    if as_json:
+        print(dumps(report))
+        return
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in report.checks:
+        said = Text.assemble(plain(check.found), ("\n-> " if check.advice else ""), plain(check.advice))
+        table.add_row(Text(check.status.value, STATUS_COLOURS[check.status]), plain(check.name), said)
+    where = f"{report.target} on {report.device}" if report.device else report.target
+    title = Text.assemble((report.stack, "bold"), "  ", plain(where), "  EMULATED" if report.emulated else "")
+    console().print(Panel(Group(table, *_answers(report)), title=title, title_align="left"))
+    if path is not None:
+        console().print(plain(f"The answers, and what ran: {_short(path)}"), soft_wrap=True)
+    elif report.open_questions:
+        console().print(plain(f"Small real runs can answer: {', '.join(report.open_questions)}. Ask them with --examine."), soft_wrap=True)
+
+
+def _answers(report: Report) -> list[Text | Table]:
+    if not report.answers:
+        return []
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for each in report.answers:
+        unproved = " (emulated: not proved for the real device)" if each.emulated else ""
+        said = plain(each.answer) if each.answer else Text.assemble(("not answered: ", "bold magenta"), plain(each.why_not))
+        table.add_row(plain(each.id), Text.assemble(plain(each.question), "\n", said, (unproved, "dim"), f"  [{_seconds(each.seconds)}]"))
+    return [Text("\nOpen questions", "bold"), table]

@@ -29,7 +29,11 @@ def render(plan: Plan, task: Task, versions: Mapping[str, str]) -> str:
     """
     target = TARGETS[plan.target]
     part = target.fragments(plan)
-    shared = {"to_device": ".to(device)" if part.inputs_on_device else "", "device_parameter": ", device" if part.inputs_on_device else ""}
+    shared = {
+        "to_device": ".to(device)" if part.inputs_on_device else "",
+        "device_parameter": ", device" if part.inputs_on_device else "",
+        "dtype": plan.dtype.value,
+    }
     values = {
         **_header(plan, target.REQUIREMENTS, versions),
         **_imports(plan, task, part),

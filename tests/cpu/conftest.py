@@ -24,24 +24,26 @@ SECRET = "secret123"
 
 
 @pytest.fixture(scope="session")
-def workspace() -> Path:
-    """A workspace that has the demo model and maybe compiled graphs of an earlier run, but no attempts."""
-    root = CACHE / "results"
-    for name in ("attempts", "data", "references", "outlines", "scripts", "README.md"):
-        path = root / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    root.mkdir(parents=True, exist_ok=True)
-    return root
+def checkpoint() -> Path:
+    """SmolLM2-135M-Instruct with its real weights, unpacked once and kept."""
+    folder = CACHE / "checkpoints" / NAME
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        isolate.run_script(
+            INSTACK / "demo_checkpoint.py", sys.executable, {"folder": str(folder)}, CACHE / "scripts" / f"unpack-{os.getpid()}"
+        )
+    return folder
 
 
 @pytest.fixture(scope="session")
-def checkpoint(workspace: Path) -> Path:
-    """SmolLM2-135M-Instruct with its real weights."""
-    folder = workspace / "checkpoints" / NAME
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        isolate.run_script(INSTACK / "demo_checkpoint.py", sys.executable, {"folder": str(folder)}, workspace / "scripts" / "unpack")
-    return folder
+def workspace(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new workspace, which finds the demo model and maybe compiled graphs of an earlier run."""
+    root = tmp_path_factory.mktemp("workspace") / "results"
+    root.mkdir()
+    for name in ("checkpoints", "graphs"):
+        (CACHE / name).mkdir(parents=True, exist_ok=True)
+        (root / name).symlink_to(CACHE / name)
+    return root
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ repository is run only where its request says so.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import re
@@ -19,6 +20,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +29,9 @@ import transformers
 from torch import nn
 from transformers import CONFIG_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, AutoConfig
 from transformers.cache_utils import get_layer_types_and_kwargs
-from transformers.distributed.parallel_utils import _get_parameter_plan, replace_layer_number_by_wildcard
+from transformers.core_model_loading import build_glob_alternation
+from transformers.distributed.parallel_utils import replace_layer_number_by_wildcard
+from transformers.initialization import no_init_weights
 
 KEY = ("k_proj", "key", "kv_b_proj", "wk", "key_proj", "wkv_b")
 ATTENTION = (
@@ -77,8 +81,11 @@ def config_of(model: Mapping[str, Any]) -> Any:
         if values.get("auto_map"):
             raise OutlineError("remote_code", f"its model type {kind!r} is defined by code in its own repository")
         raise OutlineError("unknown_architecture", f"transformers {transformers.__version__} has no model type {kind!r}")
+    config_class = CONFIG_MAPPING[kind]
+    # Infinity is stored as {"__float__": "Infinity"} since transformers 5.
+    decoded = getattr(config_class, "_decode_special_floats", dict)(values)
     try:
-        return CONFIG_MAPPING[kind].from_dict(values)
+        return config_class.from_dict(decoded)
     except Exception as error:
         raise OutlineError("invalid_config", f"transformers rejects its config: {one_line(error)}") from error
 
@@ -132,7 +139,7 @@ def build(model: Mapping[str, Any], config: Any, auto_class: str, dtype: torch.d
     """The model on the meta device, tied as from_pretrained ties it. Raises OutlineError."""
     extra = {"trust_remote_code": True} if model.get("trust_remote_code") else {}
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), no_init_weights():  # there is nothing to initialise
             built = getattr(transformers, auto_class).from_config(config, dtype=dtype, **extra)
         built.tie_weights()
     except ImportError as error:
@@ -141,45 +148,53 @@ def build(model: Mapping[str, Any], config: Any, auto_class: str, dtype: torch.d
     except Exception as error:
         kind = "remote_code_broken" if extra else "invalid_config"
         raise OutlineError(kind, f"transformers cannot build it from its config: {one_line(error)}") from error
-    return built.eval()
+    return built
 
 
 # ---------------------------------------------------------------------------------- from model to outline
 def parameters_of(model: Any, config: Any) -> list[dict[str, Any]]:
     """Parameters and persistent buffers, grouped by name with the layer numbers replaced, shape and dtype."""
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
-    kept = float32_pattern(model)
-    tp, ep = model.tp_plan or {}, model.ep_plan or {}
-    linear, skipped = linear_names(model), skipped_modules(config)
+    kept, linear, skipped = float32_pattern(model), linear_names(model), skipped_modules(config)
     for name, tensor, is_buffer in tensors_of(model):
-        dtype = "float32" if kept and tensor.is_floating_point() and kept.search(name) else str(tensor.dtype).removeprefix("torch.")
         pattern = replace_layer_number_by_wildcard(name)
         quantizable = not is_buffer and name in linear and not any(part in name for part in skipped)
-        key = (pattern, tuple(tensor.shape), dtype, quantizable)
+        key = (pattern, tensor.shape, tensor.dtype, quantizable)
         if key in groups:
             groups[key]["count"] += 1
             continue
+        long = kept is not None and tensor.is_floating_point() and kept.search(name) is not None
         groups[key] = {
             "name": pattern,
             "shape": list(tensor.shape),
-            "dtype": dtype,
-            "itemsize": 4 if dtype == "float32" else tensor.element_size(),
+            "dtype": "float32" if long else str(tensor.dtype).removeprefix("torch."),
+            "itemsize": 4 if long else tensor.element_size(),
             "count": 1,
             "buffer": is_buffer,
             "quantizable": quantizable,
-            "tp": None if is_buffer else _get_parameter_plan(name, tp, is_weight=True),
-            "ep": None if is_buffer else _get_parameter_plan(name, ep, is_weight=True),
+            "tp": None if is_buffer else style_of(pattern, model.tp_plan),
+            "ep": None if is_buffer else style_of(pattern, model.ep_plan),
         }
     return list(groups.values())
 
 
+def style_of(pattern: str, plan: Mapping[str, str] | None) -> str | None:
+    """The rule for a parameter: its own, or that of the module which owns it (as in transformers' _get_parameter_plan)."""
+    return (plan or {}).get(pattern) or (plan or {}).get(pattern.rpartition(".")[0])
+
+
 def tensors_of(model: Any) -> Iterator[tuple[str, torch.Tensor, bool]]:
-    for name, parameter in model.named_parameters():  # tied ones come once
-        yield name, parameter, False
+    """(name, tensor, whether it is a buffer) of all that a checkpoint holds; tied parameters come once."""
+    seen: set[int] = set()
     for prefix, module in model.named_modules():
-        for name, buffer in module.named_buffers(recurse=False):
-            if name not in module._non_persistent_buffers_set:
-                yield f"{prefix}.{name}" if prefix else name, buffer, True
+        start = f"{prefix}." if prefix else ""
+        for name, parameter in module._parameters.items():
+            if parameter is not None and id(parameter) not in seen:
+                seen.add(id(parameter))
+                yield f"{start}{name}", parameter, False
+        for name, buffer in module._buffers.items():
+            if buffer is not None and name not in module._non_persistent_buffers_set:
+                yield f"{start}{name}", buffer, True
 
 
 def float32_pattern(model: Any) -> re.Pattern[str] | None:
@@ -187,15 +202,15 @@ def float32_pattern(model: Any) -> re.Pattern[str] | None:
     plan = model._get_dtype_plan(model.dtype) if hasattr(model, "_get_dtype_plan") else {}
     if not plan:
         return None
-    parts = [re.escape(name).replace(r"\*", r"\d+") for name in plan]
-    return re.compile(rf"(?:^|\.)(?:{'|'.join(parts)})(?:\.|$)")
+    alternation, _, _ = build_glob_alternation(list(plan))  # as the loader matches them
+    return cast("re.Pattern[str]", alternation)
 
 
 def linear_names(model: Any) -> set[str]:
     """Weights that quantisation methods shorten: those of linear layers and experts, but not the head's."""
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     names = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Linear) and module is not head}
-    return names | {name for name, parameter in model.named_parameters() if parameter.ndim == 3 and ".experts." in name}
+    return names | {name for name, parameter, _ in tensors_of(model) if parameter.ndim == 3 and ".experts." in name}
 
 
 def skipped_modules(config: Any) -> tuple[str, ...]:
@@ -215,7 +230,11 @@ def attention_of(model: Any) -> list[dict[str, Any]]:
         if not any(child in ATTENTION for child in children):
             continue
         pattern = replace_layer_number_by_wildcard(name)
-        styles = {rule: style for rule, style in plan.items() if rule == pattern or rule.startswith(f"{pattern}.")}
+        # Another kind of module may share the pattern: only rules that name a part of this one count.
+        parts = {
+            replace_layer_number_by_wildcard(f"{pattern}.{part}") for part, _ in chain(module.named_modules(), module.named_parameters())
+        }
+        styles = {rule: style for rule, style in plan.items() if rule == pattern or rule in parts}
         if not styles:
             continue
         heads, kv_heads = heads_of(module, children)
@@ -291,13 +310,14 @@ def outline_of(model: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
     text = built.config.get_text_config(decoder=True)
     types = sorted(set(get_layer_types_and_kwargs(text)[0]))
     head = built.get_output_embeddings()
+    parameters = parameters_of(built, config)
     return {
         "key": model["key"],
         "task": task,
         "auto_class": auto_class,
         "class_name": type(built).__name__,
         "model_type": built.config.model_type,
-        "parameters": parameters_of(built, config),
+        "parameters": parameters,
         "tp_plan": dict(built.tp_plan or {}),
         "ep_plan": dict(built.ep_plan or {}),
         "attention": attention_of(built),
@@ -311,7 +331,7 @@ def outline_of(model: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
         "layer_types": types,
         "layers": first_int(text, ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers")),
         "vocab": first_int(text, ("vocab_size",)),
-        "experts": experts_of(built, text),
+        "experts": experts_of(parameters, text),
         "top_k": first_int(text, TOP_K),
         "static_cache": bool(getattr(built, "_can_compile_fullgraph", False)),
         "compiled": "llama4" not in built.config.model_type,
@@ -330,7 +350,8 @@ def prediction_elements(model: Any, text: Any) -> int:
     if not layers:
         return 0
     hidden = first_int(text, ("hidden_size",))
-    return count * (sum(parameter.numel() for parameter in layers[-1].parameters()) + 2 * hidden * hidden + 3 * hidden)
+    layer: int = sum(parameter.numel() for parameter in layers[-1].parameters())
+    return count * (layer + 2 * hidden * hidden + 3 * hidden)
 
 
 def tied_head(model: Any, head: Any) -> bool:
@@ -338,12 +359,11 @@ def tied_head(model: Any, head: Any) -> bool:
     return embeddings is not None and getattr(head, "weight", None) is getattr(embeddings, "weight", 0)
 
 
-def experts_of(model: Any, text: Any) -> int:
-    """Routed experts per layer: the first dimension of what the EP plan shards, else what the config says."""
-    for name, parameter in model.named_parameters():
-        if parameter.ndim == 3 and ".experts." in name:
-            return int(parameter.shape[0])
-    return first_int(text, EXPERT_COUNTS) if any(".experts." in name for name, _ in model.named_parameters()) else 0
+def experts_of(parameters: list[dict[str, Any]], text: Any) -> int:
+    """Routed experts per layer: the first dimension of their stacked weights, else what the config says."""
+    experts = [parameter for parameter in parameters if ".experts." in parameter["name"]]
+    stacked = next((parameter["shape"][0] for parameter in experts if len(parameter["shape"]) == 3), 0)
+    return stacked or (first_int(text, EXPERT_COUNTS) if experts else 0)
 
 
 # ---------------------------------------------------------------------------------- the door
@@ -377,6 +397,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 def main(request_path: str, answer_path: str) -> None:
     transformers.logging.set_verbosity_error()
     warnings.filterwarnings("ignore")
+    gc.freeze()  # what is imported stays: collections between models need not look at it
     request = json.loads(Path(request_path).read_text(encoding="utf-8"))
     # Code of models may print: the answer is the only thing that is read.
     with contextlib.redirect_stdout(sys.stderr):

@@ -144,15 +144,13 @@ def loading(info: dict[str, Any]) -> dict[str, list[str]]:
 
 # ---------------------------------------------------------------------------------- inputs
 def encode(processor: Any, prompt: str, picture: str | None) -> dict[str, Any]:
-    """The prompt, and the picture if there is one, as a batch of one."""
+    """The prompt as a batch of one, as run.py makes it; one with a picture goes through the chat template."""
     if picture is None:
         batch = processor(prompt, return_tensors="pt")
         return {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
     from PIL import Image
 
     image = Image.open(picture).convert("RGB")
-    if getattr(processor, "chat_template", None) is None:
-        return dict(processor(text=getattr(processor, "image_token", "") + prompt, images=image, return_tensors="pt"))
     content = [{"type": "image", "image": image}, {"type": "text", "text": prompt}]
     chat = [{"role": "user", "content": content}]
     return dict(processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from doesitrun.records import Device, Plan
+from doesitrun.targets.checks import Check, Checkup, Facts, Program, Ran, Status, compiles
 from doesitrun.targets.protocol import Detection, Fragments
 
 NAME = "cpu"
@@ -17,11 +18,44 @@ DEVICES = {
         sizes=tuple(range(1, 17)),
         core_bytes=0,
         headroom=0.2,
-        description="The host's processor; one core is one process, and the host's memory is shared among them.",
+        description="The host's processor; one core is one process with one thread, and the host's memory is shared among them.",
     )
 }
 REQUIREMENTS = ("torch", "transformers")
 VERSION_COLUMNS: dict[str, str] = {}
+# Inductor compiles C++ with OpenMP, against Python's headers; it takes the compiler that CXX names.
+_COMPILER = Program(
+    "g++",
+    ("-shared", "-fPIC", "-fopenmp", "-include", "omp.h", "-include", "vector", "-x", "c++", "/dev/null", "-o", "a.so"),
+    variable="CXX",
+)
+
+
+def checks(facts: Facts) -> tuple[Check, ...]:
+    """Whether Inductor finds what it compiles with."""
+    return (_compiler(facts.programs.get(_COMPILER.command, Ran(None))), _headers(facts))
+
+
+def _compiler(ran: Ran) -> Check:
+    if ran.path is None:
+        return Check("C++ compiler", Status.PROBLEM, "there is none", "Install g++, or name another compiler in CXX.")
+    if ran.status != 0:
+        found = f"{ran.path} cannot compile with OpenMP: {ran.last_words or f'it ends with {ran.status}'}"
+        return Check(
+            "C++ compiler", Status.PROBLEM, found, "Install g++ with its OpenMP library (libgomp), or name another compiler in CXX."
+        )
+    return Check("C++ compiler", Status.OK, f"{ran.path} compiles, with OpenMP")
+
+
+def _headers(facts: Facts) -> Check:
+    if not facts.imported:
+        return Check("Python's headers", Status.UNKNOWN, "the imports failed", "Mend them first.")
+    if not facts.imported["headers"]:
+        return Check("Python's headers", Status.PROBLEM, "Python.h is not there", "Install the headers of that Python (python3-dev).")
+    return Check("Python's headers", Status.OK, facts.imported["headers"])
+
+
+CHECKUP = Checkup(concerns=lambda _: True, checks=checks, programs=(_COMPILER,), questions=(compiles("cpu", "inductor"),))
 
 
 def environment(cache: str) -> dict[str, str]:
@@ -42,7 +76,7 @@ def fragments(plan: Plan) -> Fragments:
         standard_imports=("resource",),
         environment={"TOKENIZERS_PARALLELISM": "false"},
         compile_extra=("compile_config._compile_all_devices = True  # generate() leaves the CPU out unless told otherwise",),
-        run_setup=("torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // CORES))",),
+        run_setup=("torch.set_num_threads(1)  # a core is one thread; more would wait for each other on a busy machine",),
         experts_implementation="batched_mm" if plan.is_moe else None,
         peak_bytes="resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024",
     )

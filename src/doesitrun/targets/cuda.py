@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from doesitrun.records import Device, Plan
+from doesitrun.targets.checks import Check, Checkup, Facts, Status, Trap, compiles
 from doesitrun.targets.protocol import Detection, Fragments
 
 NAME = "cuda"
@@ -19,12 +20,64 @@ _GPUS = (
     ("a10g", 23_722_786_816, "NVIDIA A10G, 24 GB"),
     ("t4", 15_828_320_256, "NVIDIA T4, 16 GB"),
 )
+# Compute capability 8.9 and above has fp8: below it, transformers turns such weights into bfloat16.
+_WITH_FP8 = ("h200", "h100", "l40s")
 DEVICES = {
-    name: Device(name=name, target="cuda", sizes=(1, 2, 4, 8), core_bytes=size, headroom=0.15, description=text)
+    name: Device(
+        name=name,
+        target="cuda",
+        sizes=(1, 2, 4, 8),
+        core_bytes=size,
+        headroom=0.15,
+        description=text,
+        kept_quantization=("fp8",) if name in _WITH_FP8 else (),
+    )
     for name, size, text in _GPUS
 }
 REQUIREMENTS = ("torch", "transformers", "accelerate")
 VERSION_COLUMNS: dict[str, str] = {}
+
+
+def checks(facts: Facts) -> tuple[Check, ...]:
+    """What the driver and torch say of the GPUs."""
+    gpus = facts.probe.get("gpus", [])
+    driver = facts.probe.get("kernel_modules", {}).get("nvidia", "unknown")
+    if gpus:
+        device = Check("device", Status.OK, f"{len(gpus)} x {gpus[0]}, driver {driver}")
+    else:
+        device = Check(
+            "device", Status.PROBLEM, "NVIDIA's driver shows no GPU", "Install the driver, or start the container with --gpus all."
+        )
+    return (device, _cuda_build(facts))
+
+
+def _cuda_build(facts: Facts) -> Check:
+    name = "CUDA in torch"
+    if not facts.imported:
+        return Check(name, Status.UNKNOWN, "the imports failed", "Mend them first.")
+    version = facts.seen("torch.version.cuda")
+    if version is None:
+        return Check(name, Status.PROBLEM, "this torch is built without CUDA", "Install a CUDA build of the same version.")
+    if facts.seen("torch.cuda.is_available()") is not True:
+        advice = "Update the driver, or install a torch that is built for an older CUDA."
+        return Check(name, Status.PROBLEM, f"torch is built with CUDA {version}, but cannot use the GPU", advice)
+    return Check(name, Status.OK, f"CUDA {version}, {facts.seen('torch.cuda.device_count()')} GPUs")
+
+
+CHECKUP = Checkup(
+    concerns=lambda probe: bool(probe.get("gpus")),
+    checks=checks,
+    traps=(
+        Trap(
+            "CUDA_VISIBLE_DEVICES",
+            lambda value: value.strip() in ("", "-1"),
+            Status.PROBLEM,
+            "Unset it, or name the GPUs to use: with it there is none.",
+        ),
+    ),
+    look=("torch.version.cuda", "torch.cuda.is_available()", "torch.cuda.device_count()"),
+    questions=(compiles("cuda", "inductor"),),
+)
 
 
 def environment(cache: str) -> dict[str, str]:

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from doesitrun.records import Device, Plan
+from doesitrun.targets import neuron_checks
+from doesitrun.targets.checks import Checkup
+from doesitrun.targets.neuron_questions import QUESTIONS
 from doesitrun.targets.protocol import Detection, Fragments
 
 NAME = "neuron"
@@ -19,6 +22,10 @@ _CORES_PER_CHIP = 4  # logical cores, at the default of two physical ones each
 # Compiled code, scratch space, rings and collective buffers live in the same 24 GiB bank as the weights;
 # field notes advise to plan for about 60 % of it.
 _HEADROOM = 0.4
+_HARD_LAYERS = (
+    ("windowed", "It has layers with a sliding window: with a static cache they may be compiled anew at every token."),
+    ("recurrent", "It has recurrent or linear-attention layers, which neuronx-cc is known to fail on."),
+)
 DEVICES = {
     "trn2": Device(
         name="trn2",
@@ -27,6 +34,7 @@ DEVICES = {
         core_bytes=_CORE_BYTES,
         headroom=_HEADROOM,
         description="trn2.48xlarge: 64 logical cores of 24 GiB; one model gets at most 16 (4 chips).",
+        hard_layers=_HARD_LAYERS,
     ),
     "trn2.3xlarge": Device(
         name="trn2.3xlarge",
@@ -35,10 +43,21 @@ DEVICES = {
         core_bytes=_CORE_BYTES,
         headroom=_HEADROOM,
         description="trn2.3xlarge: one chip, 4 logical cores of 24 GiB.",
+        hard_layers=_HARD_LAYERS,
     ),
 }
 REQUIREMENTS = ("torch", "transformers", "accelerate", "torch-neuronx", "neuronx-cc", "nki")
 VERSION_COLUMNS = {"torch_neuronx": "torch-neuronx", "neuronx_cc": "neuronx-cc", "nki": "nki"}
+CHECKUP = Checkup(
+    concerns=neuron_checks.concerns,
+    checks=neuron_checks.checks,
+    traps=neuron_checks.TRAPS,
+    modules=neuron_checks.MODULES,
+    look=neuron_checks.LOOK,
+    programs=neuron_checks.PROGRAMS,
+    questions=QUESTIONS,
+    cores=neuron_checks.usable_cores,
+)
 
 
 def environment(cache: str) -> dict[str, str]:

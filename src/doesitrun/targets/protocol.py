@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from doesitrun.records import Device, Plan
+from doesitrun.targets.checks import Checkup
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,11 @@ class Target(Protocol):
     @property
     def VERSION_COLUMNS(self) -> Mapping[str, str]:  # noqa: N802
         """Columns of a row that hold versions of this target's own distributions: column -> distribution."""
+        ...
+
+    @property
+    def CHECKUP(self) -> Checkup:  # noqa: N802
+        """What `doctor` asks of an environment, and how it judges that."""
         ...
 
     def environment(self, cache: str) -> dict[str, str]:

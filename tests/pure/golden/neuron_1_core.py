@@ -38,7 +38,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, CompileConfig, Gen
 
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
-PROMPT = "The sun was setting over the old harbour, and the fishermen were"
+PROMPT = "Once upon a time, in a small village by the sea, there lived an old fisherman who"
 NEW_TOKENS = 32
 CORES = 1
 RANK_WEIGHTS_BYTES = 269030016  # planned weights of the fullest rank

@@ -89,7 +89,8 @@ def encode(processor) -> dict:
     content = [{"type": "image", "image": picture}, {"type": "text", "text": PROMPT}]
     messages = [{"role": "user", "content": content}]
     inputs = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt")
-    return dict(inputs)
+    # Pixels in the dtype of the weights: not every model sees to that itself.
+    return {name: value.to(torch.bfloat16) if torch.is_floating_point(value) else value for name, value in inputs.items()}
 
 
 def generate(model: torch.nn.Module, inputs: dict) -> tuple[list[int], torch.Tensor, float]:

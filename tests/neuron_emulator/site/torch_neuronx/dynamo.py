@@ -166,7 +166,7 @@ def _compile_or_fall_back(module: fx.GraphModule, _inputs: list) -> Callable:
 _backend = aot_autograd(fw_compiler=_compile_or_fall_back)
 
 
-def neuron(module: fx.GraphModule, inputs: list, *, mode: str | None = None, options: dict | None = None, **_: object) -> Callable:  # noqa: ARG001
+def neuron(module: fx.GraphModule, inputs: list, *, mode: str | None = None, options: dict | None = None, **_: object) -> Callable:
     """The backend, as Dynamo calls it."""
     if mode not in (None, "default"):
         _log.warning("neuron backend: mode %r is not supported and ignored; 'default' is used", mode)

@@ -61,7 +61,7 @@ def core_bytes() -> int:
     return int(float(os.environ.get("NEURON_EMU_CORE_GB", "24")) * 2**30)
 
 
-def get_device_name(device: int | str | torch.device | None = None) -> str:  # noqa: ARG001
+def get_device_name(device: int | str | torch.device | None = None) -> str:
     return _NAME
 
 
@@ -85,7 +85,7 @@ empty_cache = _accelerator.empty_cache
 mem_get_info = _accelerator.get_memory_info
 
 
-def memory_summary(device: int | None = None, abbreviated: bool = False) -> str:  # noqa: ARG001, FBT001, FBT002
+def memory_summary(device: int | None = None, abbreviated: bool = False) -> str:
     return f"{_NAME}: {memory_allocated(device)} bytes allocated, {max_memory_allocated(device)} at the peak"
 
 
@@ -110,11 +110,11 @@ def manual_seed(seed: int) -> None:
 manual_seed_all = manual_seed
 
 
-def get_rng_state(device: str = "neuron") -> torch.Tensor:  # noqa: ARG001
+def get_rng_state(device: str = "neuron") -> torch.Tensor:
     return torch.default_generator.get_state()
 
 
-def set_rng_state(new_state: torch.Tensor, device: str = "neuron") -> None:  # noqa: ARG001
+def set_rng_state(new_state: torch.Tensor, device: str = "neuron") -> None:
     torch.default_generator.set_state(new_state)
 
 

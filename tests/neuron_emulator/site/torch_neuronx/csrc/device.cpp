@@ -332,7 +332,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("histc", &histc);
   m.impl("convolution_overrideable", torch::CppFunction::makeFromBoxedFunction<&convolution>());
   // These have a generic kernel, which would win over the fallback, and a CPU one, which rounds differently: take the CPU's.
-  for (const char* op : {"native_layer_norm", "native_group_norm", "addr", "linalg__powsum"})
+  for (const char* op : {"native_layer_norm", "native_group_norm", "addr", "linalg__powsum", "_grouped_mm"})
     m.impl(op, torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
 }
 
