@@ -20,7 +20,8 @@ from doesitrun.campaign import Prepared, Progress, Watch
 from doesitrun.doctor.visit import Report
 from doesitrun.outcomes import Outcome, Reason, Result
 from doesitrun.outlines import Outline
-from doesitrun.plan import Fit, fits
+from doesitrun.plan import Fit
+from doesitrun.plan_text import Explanation, explanation, plan_line
 from doesitrun.records import Plan, Refusal, Row, Stack, dumps
 from doesitrun.stacks import Surveyed
 from doesitrun.store.workspace import Workspace
@@ -249,41 +250,29 @@ def show_outcome(outcome: Outcome, *, as_json: bool) -> None:
 def plan_json(prepared: Prepared) -> str:
     """One line of JSON: the plan, or why there is none."""
     found = prepared.plan
-    common: dict[str, object] = {
-        "model_id": found.model_id,
-        "revision": found.revision,
-        "task": found.task,
-        "target": prepared.device.target,
-    }
-    common |= {"device": prepared.device.name, "weights_bytes": found.weights_bytes}
-    if isinstance(found, Refusal):
-        none = dict.fromkeys(("cores", "tp", "ep", "max_rank_bytes", "capacity_bytes"))
-        return json.dumps(
-            {"outcome": "excluded", "reason": found.reason.value, **common, **none, "notes": found.detail}, ensure_ascii=False
-        )
-    layout = {"cores": found.cores, "tp": found.tp, "ep": found.ep, "dtype": found.dtype.value, "plan_id": found.plan_id}
-    layout |= {"max_rank_bytes": found.rank_bytes.total, "capacity_bytes": found.capacity_bytes}
-    return json.dumps({"outcome": "plan", "reason": None, **common, **layout, "notes": "; ".join(found.notes)}, ensure_ascii=False)
+    identity = {"plan_id": None if isinstance(found, Refusal) else found.plan_id, "dtype": prepared.options.dtype.value}
+    return json.dumps(plan_line(found, prepared.device) | identity, ensure_ascii=False)
 
 
 def show_plan(prepared: Prepared) -> None:
-    """A plan with every legal size, or the reason why there is none."""
+    """A plan with every legal size and what could go wrong, or the reason why there is none."""
     found = prepared.plan
     if isinstance(found, Refusal):
         title = Text.assemble(("no plan", COLOURS[Result.EXCLUDED]), "  ", plain(found.model_id))
-        body = _facts(
-            [
-                ("why", plain(found.detail or found.reason.meaning)),
-                ("reason", plain(f"{found.reason.value} ({found.reason.fault.value})")),
-                ("advice", plain(found.reason.advice)),
-            ]
-        )
-        console().print(Panel(Group(body, *_sizes(prepared)), title=title, title_align="left"))
-        return
-    title = Text.assemble(
-        (f"{found.cores} core{'s' if found.cores > 1 else ''}", COLOURS[Result.PASS]), f" of {found.device}  ", plain(found.model_id)
-    )
-    console().print(Panel(Group(_facts(_plan_facts(found)), *_sizes(prepared), *_rules(prepared)), title=title, title_align="left"))
+        facts = [
+            ("why", plain(found.detail or found.reason.meaning)),
+            ("reason", plain(f"{found.reason.value} ({found.reason.fault.value})")),
+        ]
+        parts: list[Table | Text] = [_facts([*facts, ("advice", plain(found.reason.advice))])]
+    else:
+        cores = (f"{found.cores} core{'s' if found.cores > 1 else ''}", COLOURS[Result.PASS])
+        title = Text.assemble(cores, f" of {found.device}  ", plain(found.model_id))
+        parts = [_facts(_plan_facts(found))]
+    if prepared.checkpoint is not None and isinstance(prepared.outline, Outline):
+        why = explanation(prepared.checkpoint, prepared.outline, prepared.device, prepared.task, prepared.options)
+        sharded = not isinstance(found, Refusal) and found.cores > 1
+        parts += [*_sizes(why.fits), *([_modules(why)] if sharded else []), *_warnings(why)]
+    console().print(Panel(Group(*parts), title=title, title_align="left"))
 
 
 def _plan_facts(plan: Plan) -> list[tuple[str, Text]]:
@@ -298,11 +287,11 @@ def _plan_facts(plan: Plan) -> list[tuple[str, Text]]:
     return [(name, plain(value)) for name, value in facts if value]
 
 
-def _sizes(prepared: Prepared) -> list[Table | Text]:
-    if prepared.checkpoint is None or not isinstance(prepared.outline, Outline):
-        return []
+def _sizes(tried: Sequence[Fit]) -> list[Table | Text]:
     table = _table("\nGB on the fullest core", ("cores", "sharded", "replicated", "experts", "KV cache", "total", "capacity", "holds"))
-    shown = _worth_showing(fits(prepared.checkpoint, prepared.outline, prepared.device, prepared.task, prepared.options))
+    # All sizes up to the first that holds, and a few more.
+    first = next((place for place, fit in enumerate(tried) if fit.holds), len(tried))
+    shown = tried[: first + 4]
     for fit in shown:
         rank = fit.rank_bytes
         numbers = (rank.sharded, rank.replicated, rank.expert, rank.kv_cache, rank.total)
@@ -313,30 +302,26 @@ def _sizes(prepared: Prepared) -> list[Table | Text]:
     return [table, *map(plain, other)]
 
 
+def _modules(why: Explanation) -> Table:
+    table = Table(title="Parallel plan", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("modules", "how they are sharded", "GB", "GB per core"):
+        table.add_column(name, overflow="fold", justify="right" if name.startswith("GB") else "left")
+    for module in why.modules:
+        if module.total_bytes < GB / 1000:
+            continue  # norms and biases
+        table.add_row(plain(module.pattern), plain(module.style), f"{module.total_bytes / GB:.3f}", f"{module.rank_bytes / GB:.3f}")
+    return table
+
+
+def _warnings(why: Explanation) -> list[Text]:
+    return [Text.assemble(("beware: ", "yellow"), plain(sentence)) for sentence in why.warnings]
+
+
 def _table(title: str, columns: Sequence[str]) -> Table:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True)
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     return table
-
-
-def _worth_showing(sizes: list[Fit]) -> list[Fit]:
-    """All sizes up to the first that holds, and a few more."""
-    first = next((i for i, fit in enumerate(sizes) if fit.holds), len(sizes))
-    return sizes[: first + 4]
-
-
-def _rules(prepared: Prepared) -> list[Table | Text]:
-    plan = prepared.plan
-    if isinstance(plan, Refusal) or plan.cores == 1 or not isinstance(prepared.outline, Outline):
-        return []
-    rules = dict(prepared.outline.tp_plan) | (dict(prepared.outline.ep_plan) if plan.ep > 1 else {}) | dict(plan.tp_override or {})
-    table = Table(title="Parallel plan", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("modules", overflow="fold")
-    table.add_column("how they are sharded")
-    for pattern, style in rules.items():
-        table.add_row(plain(pattern), plain(style))
-    return [table]
 
 
 # ---------------------------------------------------------------------------------- stacks

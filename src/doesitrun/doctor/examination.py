@@ -69,7 +69,7 @@ def _answer(question: Question, observed: tuple[Observed, ...], printed: str, em
 
 def _step(step: Step, number: int, question: Question, room: Room) -> Observed:
     if step.cores > len(room.cores):
-        return Observed(None, f"it needs {step.cores} cores, and there are {len(room.cores)}")
+        return Observed(None, f"it needs {step.cores} free cores, and there are {len(room.cores)}")
     own = room.folder / question.id
     values = {"{folder}": str(own), "{core}": str(room.cores[0])}
     environment = child_environment(room.environment, {k: _filled(v, values) for k, v in step.environment.items()}, keep_token=False)

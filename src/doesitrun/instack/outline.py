@@ -226,26 +226,27 @@ def attention_of(model: Any) -> list[dict[str, Any]]:
     plan = model.tp_plan or {}
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for name, module in model.named_modules():
-        children = dict(module.named_children())
-        if not any(child in ATTENTION for child in children):
+        children = module._modules
+        if not plan or not any(child in ATTENTION for child in children):
             continue
         pattern = replace_layer_number_by_wildcard(name)
-        # Another kind of module may share the pattern: only rules that name a part of this one count.
-        parts = {
-            replace_layer_number_by_wildcard(f"{pattern}.{part}") for part, _ in chain(module.named_modules(), module.named_parameters())
-        }
-        styles = {rule: style for rule, style in plan.items() if rule == pattern or rule in parts}
-        if not styles:
-            continue
-        heads, kv_heads = heads_of(module, children)
-        group = {"pattern": pattern, "heads": heads, "kv_heads": kv_heads, "count": 0, "styles": styles}
-        own = {parameter for parameter, _ in module.named_parameters(recurse=False)}
-        group["bare"] = [rule for rule in styles if rule.rpartition(".")[2] in own]
-        groups.setdefault((pattern, heads, kv_heads), group)["count"] += 1
-    return list(groups.values())
+        key = (pattern, *heads_of(module, children))
+        if key not in groups:
+            groups[key] = attention_group(key, module, plan)
+        groups[key]["count"] += 1
+    return [group for group in groups.values() if group["styles"]]
 
 
-def heads_of(module: nn.Module, children: Mapping[str, nn.Module]) -> tuple[int, int]:
+def attention_group(key: tuple[str, int, int], module: nn.Module, plan: Mapping[str, str]) -> dict[str, Any]:
+    """One kind of attention module. Another kind of module may share its pattern: only rules for its own parts count."""
+    pattern, heads, kv_heads = key
+    parts = {replace_layer_number_by_wildcard(f"{pattern}.{part}") for part, _ in chain(module.named_modules(), module.named_parameters())}
+    styles = {rule: style for rule, style in plan.items() if rule == pattern or rule in parts}
+    bare = [rule for rule in styles if rule.rpartition(".")[2] in module._parameters]
+    return {"pattern": pattern, "heads": heads, "kv_heads": kv_heads, "count": 0, "styles": styles, "bare": bare}
+
+
+def heads_of(module: nn.Module, children: Mapping[str, nn.Module | None]) -> tuple[int, int]:
     """(query heads, key/value heads) of one attention module; 0 where it cannot be told."""
     config = getattr(module, "config", None)
     head_dim = first_int(module, ("head_dim", "attention_head_size", "head_size"))

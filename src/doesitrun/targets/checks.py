@@ -206,11 +206,11 @@ def compiles(target_device: str, backend: str, environment: Mapping[str, str] | 
         found = observed[0].answer
         if found is None:
             return None
-        verdict = "as close to float32 as rounding allows" if found["error"] <= found["rounding"] else "WRONG"
+        verdict = "as close to float32 as rounding allows" if found["error"] <= 2 * found["rounding"] else "WRONG"
         return (
             f"torch.compile(backend={backend!r}) works on {target_device}: {found['first_s']:.1f} s for the first call, "
             f"{found['second_s'] * 1000:.1f} ms for the second; its numbers are {verdict} "
-            f"(off by {found['error']:.2g}, where bfloat16 rounds by {found['rounding']:.2g})"
+            f"(off by {found['error']:.2g}, where bfloat16 on the CPU is off by {found['rounding']:.2g})"
         )
 
     step = Step("compile_small", {"device": target_device, "backend": backend}, environment or {})

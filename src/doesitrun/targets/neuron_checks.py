@@ -26,7 +26,7 @@ _FIRST_NATIVE = (2, 13)
 _PYTHONS = ((3, 12), (3, 14))
 _LITTLE_HOST_BYTES = 32e9
 _RUNTIME = ("aws-neuronx-runtime-lib", "aws-neuronx-collectives")
-_CORES = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_CORES = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*")
 _ASSUMED = "Unset it, unless you mean it: plans assume two physical cores and 24 GiB per logical one."
 _KEY = "Unset it, unless you mean it: it enters the key of every compiled graph, and rows do not say it."
 
@@ -268,9 +268,9 @@ def _listed(chips: list[Mapping[str, Any]]) -> tuple[Holder, ...]:
 
 
 def _free_cores(held_by: tuple[Holder, ...]) -> Check:
-    if not held_by:
+    if not held_by:  # two words of a command tell what it is; what follows may be private
         return Check("free cores", Status.OK, "no other process holds a chip, as far as this user may see")
-    found = "; ".join(f"{holder.device}: process {holder.pid}, {holder.command[:120]}" for holder in held_by)
+    found = "; ".join(f"{holder.device}: process {holder.pid}, {' '.join(holder.command.split()[:2])}" for holder in held_by)
     advice = "Wait for them, or end those that are yours; NEURON_RT_VISIBLE_CORES keeps runs to the cores that are free."
     return Check("free cores", Status.WARNING, found, advice)
 

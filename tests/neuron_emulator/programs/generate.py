@@ -34,8 +34,10 @@ SIZES = {
     "eos_token_id": 2,
 }
 MODELS = {"llama": SIZES, "qwen3_moe": SIZES | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}}
+# A router near a tie flips when a sharded sum rounds differently, so experts are compared in float32.
+DTYPES = {"llama": torch.bfloat16, "qwen3_moe": torch.float32}
 # (model, ranks, arguments of DistributedConfig)
-SEEDS = {"llama": 25, "qwen3_moe": 56}  # those whose best token leads by most: sharded sums round differently
+SEEDS = {"llama": 25, "qwen3_moe": 0}  # those whose best token leads by most: sharded sums round differently
 CASES = [
     ("llama", 1, {}),
     ("llama", 2, {"tp_size": 2}),
@@ -46,7 +48,7 @@ CASES = [
 
 def make_model(name: str, folder: Path) -> None:
     torch.manual_seed(SEEDS[name])
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(name, **MODELS[name]), dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(name, **MODELS[name]), dtype=DTYPES[name])
     for parameter in model.parameters():
         if parameter.dim() > 1:
             parameter.data.normal_(0, 0.2)
@@ -63,7 +65,7 @@ def generate(model: torch.nn.Module, compiled: bool) -> list[int]:
 
 
 def on_cpu(name: str, folder: Path) -> dict:
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, experts_implementation=experts(name)).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[name], experts_implementation=experts(name)).eval()
     return {"model": name, "cores": 0, "tokens": generate(model, compiled=False)}
 
 
@@ -78,7 +80,7 @@ def on_cores(name: str, folder: Path, ranks: int, distributed: dict) -> dict:
         placed = {"distributed_config": DistributedConfig(**distributed)}
     else:
         placed = {"device_map": "neuron"}
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, experts_implementation=experts(name), **placed).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[name], experts_implementation=experts(name), **placed).eval()
     torch.neuron.reset_peak_memory_stats()
     first = generate(model, compiled=True)
     graphs = len(torch.neuron.get_dynamo_metrics())
