@@ -32,8 +32,8 @@ def seeing(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @dataclass(frozen=True)
-class Tested:
-    """A row, and what its attempt left."""
+class Attempt:
+    """A row, and what its run left."""
 
     row: Row
     ran: Ran
@@ -42,21 +42,21 @@ class Tested:
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=lambda cores: f"cores-{cores}")
-def tested(
+def attempt(
     request: pytest.FixtureRequest,
     seeing: Path,
     checkpoint: Path,
     command: Command,
     workspace: Path,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Tested:
+) -> Attempt:
     """`doesitrun test` of the model; its own language model, whole, is the judge."""
     settings = tmp_path_factory.mktemp("settings") / "doesitrun.toml"
     settings.write_text(f'[judge]\nmodel = "{checkpoint}"\n')
     ran = command("test", seeing, "--cores", request.param, "--config", settings, "--json")
     row = Row.from_json(json.loads(ran.out))
     folder = workspace / "attempts" / str(row.plan_id) / "1"
-    return Tested(row, ran, plan_in(folder), json.loads((folder / "result.json").read_bytes()))
+    return Attempt(row, ran, plan_in(folder), json.loads((folder / "result.json").read_bytes()))
 
 
 def plan_in(folder: Path) -> Plan:
@@ -65,17 +65,17 @@ def plan_in(folder: Path) -> Plan:
     return Plan(**{**values, **kinds})
 
 
-def verdict_with(picture: Path, tested: Tested) -> verify.Verdict:
+def verdict_with(picture: Path, attempt: Attempt) -> verify.Verdict:
     """The verdict on what was generated, where the reference is shown `picture`."""
-    asked = {**verify.reference_request(tested.plan, tested.result), "picture": str(picture)}
+    asked = {**verify.reference_request(attempt.plan, attempt.result), "picture": str(picture)}
     with torch.inference_mode():
         answer = reference.answer_to(asked)
-    return verify.verdict(tested.plan, tested.result, answer, None)
+    return verify.verdict(attempt.plan, attempt.result, answer, None)
 
 
-def test_it_passes_on_every_rung(tested: Tested) -> None:
-    row = tested.row
-    assert (row.result, tested.ran.code) == (Result.PASS, 0), row.error or row.exclusion
+def test_it_passes_on_every_rung(attempt: Attempt) -> None:
+    row = attempt.row
+    assert (row.result, attempt.ran.code) == (Result.PASS, 0), row.error or row.exclusion
     assert (row.task, row.prompt) == ("image-text-to-text", TASK.prompt)
     assert row.rungs == "reference,executed,numbers" + (",fluent" if row.cores == 2 else "")
     assert row.logit_ratio is not None
@@ -83,36 +83,36 @@ def test_it_passes_on_every_rung(tested: Tested) -> None:
     assert len(row.output_tokens or []) == 32
 
 
-def test_the_decoder_is_compiled_once_on_every_rank(tested: Tested) -> None:
-    assert [rank["graphs"] for rank in tested.result["ranks"]] == [1] * (tested.row.cores or 0)
-    assert tested.row.compiled
+def test_the_decoder_is_compiled_once_on_every_rank(attempt: Attempt) -> None:
+    assert [rank["graphs"] for rank in attempt.result["ranks"]] == [1] * (attempt.row.cores or 0)
+    assert attempt.row.compiled
 
 
-def test_heads_that_do_not_divide_are_noted(tested: Tested) -> None:
+def test_heads_that_do_not_divide_are_noted(attempt: Attempt) -> None:
     """Its 9 query and 3 key/value heads do not divide by 2."""
-    overridden = "plan_override: attention is computed whole on every core" in (tested.row.notes or "")
-    assert overridden == (tested.row.cores == 2)
+    overridden = "plan_override: attention is computed whole on every core" in (attempt.row.notes or "")
+    assert overridden == (attempt.row.cores == 2)
 
 
-def test_the_ranks_hold_what_was_planned(tested: Tested) -> None:
-    held = [rank["weights_bytes"] for rank in tested.result["ranks"]]
-    assert max(held) == tested.plan.rank_bytes.weights
-    assert max(held) == pytest.approx(tested.plan.weights_bytes / len(held), rel=0.01)
+def test_the_ranks_hold_what_was_planned(attempt: Attempt) -> None:
+    held = [rank["weights_bytes"] for rank in attempt.result["ranks"]]
+    assert max(held) == attempt.plan.rank_bytes.weights
+    assert max(held) == pytest.approx(attempt.plan.weights_bytes / len(held), rel=0.01)
 
 
-def test_the_prompt_holds_the_picture(tested: Tested, seeing: Path) -> None:
+def test_the_prompt_holds_the_picture(attempt: Attempt, seeing: Path) -> None:
     config = json.loads((seeing / "config.json").read_text())
-    assert tested.result["prompt_ids"].count(config["image_token_id"]) == small_models.IMAGE_TOKENS
+    assert attempt.result["prompt_ids"].count(config["image_token_id"]) == small_models.IMAGE_TOKENS
 
 
-def test_another_picture_gives_other_numbers(tested: Tested, tmp_path: Path) -> None:
+def test_another_picture_gives_other_numbers(attempt: Attempt, tmp_path: Path) -> None:
     """So the picture did reach the device, and the comparison does look at what it made of it."""
     red = tmp_path / "red.png"
     Image.new("RGB", (224, 224), "red").save(red)
-    seen = verdict_with(red, tested)
+    seen = verdict_with(red, attempt)
     assert seen.outcome.reason is Reason.WRONG_NUMBERS
     assert seen.logit_ratio is not None
-    assert tested.row.logit_ratio is not None
-    assert seen.logit_ratio > 3 * tested.row.logit_ratio
+    assert attempt.row.logit_ratio is not None
+    assert seen.logit_ratio > 3 * attempt.row.logit_ratio
     with resources.as_file(resources.files("doesitrun") / "tasks" / str(TASK.picture)) as own:
-        assert verdict_with(own, tested).logit_ratio == pytest.approx(tested.row.logit_ratio, rel=0.01)
+        assert verdict_with(own, attempt).logit_ratio == pytest.approx(attempt.row.logit_ratio, rel=0.01)

@@ -127,6 +127,16 @@ def test_a_text_that_is_not_fluent_is_no_fault_of_the_target_where_the_numbers_a
     assert len(seen.notes) == 1
 
 
+@pytest.mark.parametrize(("held", "noted"), [(475, False), (474, True)])
+def test_a_rank_that_holds_less_than_planned_is_told_and_is_no_fault(held: int, noted: bool):
+    result, reference = evidence(cores=2)
+    for rank in result["ranks"]:
+        rank["weights_bytes"] = held
+    seen = verdict(plan(2), result, reference, JUDGE)
+    assert seen.outcome.result is Result.PASS
+    assert any("of the weights that were planned" in note for note in seen.notes) == noted
+
+
 def test_other_tokens_than_the_cpus_are_told_and_are_no_fault():
     result, reference = evidence()
     reference["low_argmax"] = [*result["tokens"][:3], 1, *result["tokens"][4:]]

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,19 +98,29 @@ def run_program(program: Program, python: str) -> Ran:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    """The file's text; "" when it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def holders(devices: Sequence[str]) -> Iterator[Holder]:
     """The processes that have one of the files open; those of other users are seen by root alone."""
     wanted = set(devices)
     for process in Path("/proc").glob("[0-9]*") if wanted else ():
-        try:
-            held = {str(link.readlink()) for link in (process / "fd").iterdir()} & wanted
-            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
-        except OSError:
-            continue
-        yield from (Holder(int(process.name), command, device) for device in sorted(held))
+        held = sorted(set(_open_files(process)) & wanted)
+        if held:
+            command = _text(process / "cmdline").replace("\0", " ").strip()
+            yield from (Holder(int(process.name), command, device) for device in held)
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    """What can be seen of a process's files; they, and the process, may be gone at any moment."""
+    with suppress(OSError):
+        for link in (process / "fd").iterdir():
+            with suppress(OSError):
+                yield str(link.readlink())
 
 
 # ---------------------------------------------------------------------------------- folders, memory

@@ -11,6 +11,7 @@ from doesitrun.records import Plan
 from doesitrun.verify.evidence import DeviceRun, MalformedError, Reference, judge_nll
 from doesitrun.verify.fluency import fluency
 from doesitrun.verify.rules import RULES, Case, Rung
+from doesitrun.verify.thresholds import THRESHOLDS
 
 
 @dataclass(frozen=True)
@@ -91,5 +92,8 @@ def _notes(case: Case) -> Iterable[str]:
         yield "no CPU reference: the host cannot hold the model, so the result rests on execution and fluency"
     if case.numbers is not None and case.fluency is not None and not case.fluency.fluent:
         yield "the text is not fluent, which the numbers say of the CPU's too"
+    held, planned = max(rank.weights_bytes for rank in case.run.ranks), case.plan.rank_bytes.weights
+    if held < (2 - THRESHOLDS.weights) * planned:
+        yield f"the fullest rank holds {held / planned:.0%} of the weights that were planned for it"
     if case.plan.is_moe and case.numbers is not None:
         yield f"{len(case.run.tokens)} positions cannot show a fault of an expert that few of them visit"
