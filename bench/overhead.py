@@ -51,7 +51,7 @@ def measured(checkpoint: Path, root: Path) -> dict[str, float]:
     folder = root / "attempts" / row["plan_id"] / str(row["attempt"])
     run_s = json.loads((folder / "ended.json").read_text())["wall_s"]
     parts = {"run_s": run_s, "reference_s": row["reference_s"], "judge_s": row["judge_s"] or 0.0}
-    graphs = next((root / "graphs" / "cpu").iterdir())
+    graphs = next((root / "graphs" / "cpu").glob("*/*"))
     bare_run_s, _ = seconds([sys.executable, str(folder / "run.py")], env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(graphs)})
     return {"bare_run_s": bare_run_s, "test_s": test_s, **parts, "overhead_s": test_s - sum(parts.values())}
 

@@ -300,9 +300,11 @@ def _judge_name(settings: JudgeSettings) -> str:
 
 # ---------------------------------------------------------------------------------- small things
 def graphs_folder(context: Context) -> Path:
-    """Where compiled graphs are kept: one folder per compiler version, for their keys do not hold it."""
+    """Where compiled graphs are kept: one folder per compiler and framework version, for their keys may not hold these."""
     stack = context.stack
-    return context.workspace.root.resolve() / "graphs" / stack.target / f"{stack.compiler}-{stack.compiler_version}"
+    own = [column for column, name in TARGETS[stack.target].VERSION_COLUMNS.items() if name != stack.compiler]
+    framework = "_".join(f"{name.replace('_', '-')}-{stack.versions[name]}" for name in own or ["torch"] if name in stack.versions)
+    return context.workspace.root.resolve() / "graphs" / stack.target / f"{stack.compiler}-{stack.compiler_version}" / framework
 
 
 def _reused(key: str, name: str, request: Mapping[str, Any], context: Context) -> tuple[dict[str, Any], float]:

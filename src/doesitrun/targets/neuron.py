@@ -100,7 +100,7 @@ def fragments(plan: Plan) -> Fragments:
             "TORCH_NEURONX_ATEN_GMM_ALIGN": "1",
             "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION": "1",
         },
-        environment_extra=() if sharded else _ONE_CORE,
+        environment_extra=(_TOOLS, *(() if sharded else _ONE_CORE)),
         torch_imports=("import torch_neuronx",),
         rank_setup=('os.environ["NEURON_RT_VISIBLE_CORES"] = str(core_list()[rank])',),
         functions=_CORE_LIST if sharded else "",
@@ -117,6 +117,8 @@ def fragments(plan: Plan) -> Fragments:
     )
 
 
+# torch-neuronx starts neuronx-cc by its name.
+_TOOLS = 'os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), "/opt/aws/neuron/bin", os.environ.get("PATH", "")])'
 # A process takes every core of the host unless it is told which are its own.
 _ONE_CORE = ('os.environ.setdefault("NEURON_RT_VISIBLE_CORES", "0")',)
 _CORE_LIST = """

@@ -29,6 +29,7 @@ os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("TORCH_NEURONX_ATEN_GMM_ALIGN", "1")
 os.environ.setdefault("TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION", "1")
+os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), "/opt/aws/neuron/bin", os.environ.get("PATH", "")])
 os.environ.setdefault("NEURON_RT_VISIBLE_CORES", "0")
 
 import torch
