@@ -17,10 +17,10 @@ from typing import Any
 
 from bench import report
 from bench.exact_sizes import exact_parameters, is_within
-from doesitrun.checkpoint import Checkpoint
-from doesitrun.hub import open_checkpoint
-from doesitrun.outlines import Outline, Problem, outline_request, read_outlines
-from doesitrun.plan import PlanOptions, make_plan
+from doesitrun.hub.checkpoint import Checkpoint
+from doesitrun.hub.repository import open_checkpoint
+from doesitrun.plan.outlines import Outline, Problem, outline_request, read_outlines
+from doesitrun.plan.planner import PlanOptions, make_plan
 from doesitrun.targets import DEVICES
 from doesitrun.tasks import TASKS
 

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from doesitrun import hub, isolate, rows, script, verify
-from doesitrun.checkpoint import Checkpoint
 from doesitrun.errors import DoesItRunError, UsageError
 from doesitrun.explain import explain
 from doesitrun.files import reaching, write_whole
+from doesitrun.hub.checkpoint import Checkpoint
 from doesitrun.isolate import Limits
 from doesitrun.outcomes import Outcome, Reason, Stage
-from doesitrun.outlines import Outline, Problem, outline_request, read_outlines
-from doesitrun.plan import PlanOptions, make_plan
+from doesitrun.plan.outlines import Outline, Problem, outline_request, read_outlines
+from doesitrun.plan.planner import PlanOptions, make_plan
 from doesitrun.records import Device, Dtype, Plan, Refusal, Row, Stack, Task, dumps
 from doesitrun.settings import JudgeSettings, Settings
 from doesitrun.stacks import INSTACK

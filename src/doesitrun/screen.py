@@ -19,9 +19,9 @@ from rich.text import Text
 from doesitrun.campaign import Prepared, Progress, Watch
 from doesitrun.doctor.visit import Report
 from doesitrun.outcomes import Outcome, Reason, Result
-from doesitrun.outlines import Outline
-from doesitrun.plan import Fit
-from doesitrun.plan_text import Explanation, explanation, plan_line
+from doesitrun.plan.explanation import Explanation, explanation, plan_line
+from doesitrun.plan.outlines import Outline
+from doesitrun.plan.planner import Fit
 from doesitrun.records import Plan, Refusal, Row, Stack, dumps
 from doesitrun.stacks import Surveyed
 from doesitrun.store.workspace import Workspace

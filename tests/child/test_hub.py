@@ -23,7 +23,7 @@ CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
 # What a session of `doesitrun` does with the Hub, in a process of its own: its environment is read at import.
 CHILD = """
 import dataclasses, json, sys
-from doesitrun.hub import open_checkpoint
+from doesitrun.hub.repository import open_checkpoint
 try:
     found = open_checkpoint(*sys.argv[1:])
     print(json.dumps({"kind": type(found).__name__, **dataclasses.asdict(found)}, default=str))

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from bench.exact_sizes import exact_parameters, is_within
 
-from doesitrun.checkpoint import Checkpoint
-from doesitrun.hub import open_checkpoint
+from doesitrun.hub.checkpoint import Checkpoint
+from doesitrun.hub.repository import open_checkpoint
 from doesitrun.outcomes import Reason
-from doesitrun.outlines import Outline, Problem, outline_request, read_outlines
-from doesitrun.plan import PlanOptions, make_plan
-from doesitrun.plan_text import explanation
+from doesitrun.plan.explanation import explanation
+from doesitrun.plan.outlines import Outline, Problem, outline_request, read_outlines
+from doesitrun.plan.planner import PlanOptions, make_plan
 from doesitrun.records import Plan, Refusal
 from doesitrun.targets import DEVICES
 from doesitrun.tasks import TASKS

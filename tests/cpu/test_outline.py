@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from doesitrun.checkpoint import Checkpoint
+from doesitrun.hub.checkpoint import Checkpoint
 from doesitrun.outcomes import Reason
-from doesitrun.outlines import Outline, Problem, outline_request, read_outlines
-from doesitrun.plan import PlanOptions, fits
+from doesitrun.plan.outlines import Outline, Problem, outline_request, read_outlines
+from doesitrun.plan.planner import PlanOptions, fits
 from doesitrun.records import Device
 from doesitrun.tasks import TASKS
 from tests.cpu.toy_configs import TEXT, config

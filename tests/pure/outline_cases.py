@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from doesitrun.checkpoint import Checkpoint
-from doesitrun.outlines import Attention, CacheLayers, Outline, Parameter
+from doesitrun.hub.checkpoint import Checkpoint
+from doesitrun.plan.outlines import Attention, CacheLayers, Outline, Parameter
 from doesitrun.records import Device
 
 LAYER = "model.layers.*"

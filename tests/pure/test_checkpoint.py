@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doesitrun.checkpoint import Checkpoint, StoredTensor, local_id, open_config, open_folder
 from doesitrun.errors import ModelNotFoundError, UsageError
-from doesitrun.hub import open_checkpoint
+from doesitrun.hub.checkpoint import Checkpoint, StoredTensor, local_id, open_config, open_folder
+from doesitrun.hub.repository import open_checkpoint
+from doesitrun.hub.safetensors_header import BITS, BrokenFileError, read_header
 from doesitrun.outcomes import Reason
 from doesitrun.records import Dtype, PlanId, Refusal
-from doesitrun.safetensors_header import BITS, BrokenFileError, read_header
 
 CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
 

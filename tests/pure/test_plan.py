@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from doesitrun.errors import UsageError
 from doesitrun.outcomes import Reason
-from doesitrun.outlines import PROBLEMS, Attention, Outline, Problem
-from doesitrun.plan import Fit, PlanOptions, capacity, fits, make_plan
-from doesitrun.plan_text import explanation, plan_line
+from doesitrun.plan.explanation import explanation, plan_line
+from doesitrun.plan.outlines import PROBLEMS, Attention, Outline, Problem
+from doesitrun.plan.planner import Fit, PlanOptions, capacity, fits, make_plan
 from doesitrun.records import Device, Dtype, Plan, RankBytes, Refusal
 from doesitrun.targets import DEVICES
 from doesitrun.tasks import TASKS

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from doesitrun.outcomes import Reason
-from doesitrun.plan import PlanOptions, make_plan
-from doesitrun.quantization import method_of
+from doesitrun.plan.planner import PlanOptions, make_plan
+from doesitrun.plan.quantization import method_of
 from doesitrun.records import Plan, Refusal
 from doesitrun.targets import DEVICES
 from doesitrun.tasks import TASKS

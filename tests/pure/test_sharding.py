@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doesitrun.sharding import local_elements
+from doesitrun.plan.sharding import local_elements
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ TOP_K = ("num_experts_per_tok", "moe_topk", "moe_k", "experts_per_token", "top_k
 
 
 class OutlineError(Exception):
-    """A model has no outline; `kind` says why in one word of the closed list in plan.py."""
+    """A model has no outline; `kind` says why in one word of the closed list in plan/outlines.py."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from doesitrun.checkpoint import (
+from doesitrun.errors import HubError, ModelNotFoundError, UsageError
+from doesitrun.hub.checkpoint import (
     CONFIG,
     INDEX,
     SIDE_CONFIGS,
@@ -18,10 +19,9 @@ from doesitrun.checkpoint import (
     open_path,
     read_config,
 )
-from doesitrun.errors import HubError, ModelNotFoundError, UsageError
+from doesitrun.hub.safetensors_header import BITS, StoredTensor
 from doesitrun.outcomes import Reason
 from doesitrun.records import Refusal
-from doesitrun.safetensors_header import BITS, StoredTensor
 
 TIMEOUT_S = 30.0
 

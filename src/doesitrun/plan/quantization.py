@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from doesitrun.outlines import Outline, Parameter
+from doesitrun.plan.outlines import Outline, Parameter
 from doesitrun.records import Device
 
 DEQUANTISED = frozenset({"fp8", "mxfp8", "mxfp4", "metal"})

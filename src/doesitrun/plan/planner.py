@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from doesitrun.checkpoint import Checkpoint
 from doesitrun.errors import UsageError
+from doesitrun.hub.checkpoint import Checkpoint
 from doesitrun.outcomes import Reason
-from doesitrun.outlines import Outline, Problem
-from doesitrun.quantization import Loading, loading
+from doesitrun.plan.outlines import Outline, Problem
+from doesitrun.plan.quantization import Loading, loading
+from doesitrun.plan.sharding import Layout, attention_override, rank_bytes, undivided, weights_bytes
 from doesitrun.records import Device, Dtype, Plan, RankBytes, Refusal, Task
-from doesitrun.sharding import Layout, attention_override, rank_bytes, undivided, weights_bytes
 
 GB = 10**9
 PROMPT_TOKENS = {"text-generation": 64, "image-text-to-text": 2048}

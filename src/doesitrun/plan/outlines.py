@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
-from doesitrun.checkpoint import Checkpoint
+from doesitrun.hub.checkpoint import Checkpoint
 from doesitrun.outcomes import Reason
 from doesitrun.records import Dtype, Task
 

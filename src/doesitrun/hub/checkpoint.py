@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from doesitrun.errors import ModelNotFoundError
+from doesitrun.hub.safetensors_header import BrokenFileError, StoredTensor, read_header
 from doesitrun.outcomes import Reason
 from doesitrun.records import Refusal
-from doesitrun.safetensors_header import BrokenFileError, StoredTensor, read_header
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"

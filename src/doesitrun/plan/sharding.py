@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from doesitrun.outlines import Attention, Outline, Parameter
-from doesitrun.quantization import Loading
+from doesitrun.plan.outlines import Attention, Outline, Parameter
+from doesitrun.plan.quantization import Loading
 from doesitrun.records import RankBytes
 
 COLWISE = frozenset({"colwise", "colwise_gather_output", "colwise_rep"})

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from doesitrun.checkpoint import Checkpoint
-from doesitrun.outlines import Outline, Parameter
-from doesitrun.plan import GB, Fit, PlanOptions, fits
-from doesitrun.quantization import Loading, loading
+from doesitrun.hub.checkpoint import Checkpoint
+from doesitrun.plan.outlines import Outline, Parameter
+from doesitrun.plan.planner import GB, Fit, PlanOptions, fits
+from doesitrun.plan.quantization import Loading, loading
+from doesitrun.plan.sharding import Layout, local_elements, weights_bytes
 from doesitrun.records import Device, Plan, Refusal, Task
-from doesitrun.sharding import Layout, local_elements, weights_bytes
 
 _RECURRENT = frozenset({"linear_attention", "conv", "hybrid", "hybrid_sliding", "mamba", "mamba2", "recurrent"})
 _WINDOWED = frozenset({"sliding_attention", "chunked_attention", "hybrid_sliding"})
