@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -173,6 +174,8 @@ def run_py(prepared: Prepared, context: Context) -> str:
 # ---------------------------------------------------------------------------------- testing
 def test(ask: Ask, context: Context) -> Row:
     """The row of one model, after whatever it takes; the dataset is exported. Raises as `prepare` does, and KeyboardInterrupt."""
+    if context.stack.is_emulated and not context.workspace.root.resolve().is_relative_to(tempfile.gettempdir()):
+        raise UsageError(f"The device is emulated, so its rows go to a temporary workspace only: pass -w {tempfile.gettempdir()}/...")
     for unknown in context.workspace.settle_interrupted().unknown:
         context.warn(unknown.problem)
     reference = None if ask.reference is None else _reference_checkpoint(ask.reference)

@@ -56,6 +56,11 @@ class Stack:
     compiler_version: str
     notes: tuple[str, ...] = ()
 
+    @property
+    def is_emulated(self) -> bool:
+        """True when a part of it only stands in for the real one; nothing it says is a result."""
+        return any("emulated" in version for version in self.versions.values())
+
 
 # ---------------------------------------------------------------------------------- tasks
 @dataclass(frozen=True)
@@ -293,6 +298,11 @@ class Row:
     os: str | None = column("string", "Operating system and C library.")
     graphs_uri: str | None = column("string", "Where the compiled graphs lie.")
     attempt: int | None = column("int32", "Number of the attempt at this plan, from 1.")
+
+    @property
+    def is_emulated(self) -> bool:
+        """True when it comes from a stand-in for the device. Such a row is never published."""
+        return any("emulated" in version for version in (self.torch_neuronx, self.neuronx_cc, self.nki) if version)
 
     def to_json(self) -> dict[str, Any]:
         """The columns as JSON values; times in ISO 8601."""

@@ -39,7 +39,7 @@ def render(plan: Plan, task: Task, versions: Mapping[str, str]) -> str:
         **_imports(plan, task, part),
         **_literals(plan, task),
         **_loading(plan, task, part),
-        **_running(part),
+        **_running(part, task),
         "encode": _template("picture" if task.picture else "text").substitute(shared).rstrip("\n"),
         "start_ranks": _start_ranks(plan, part),
     }
@@ -127,7 +127,7 @@ def _loading(plan: Plan, task: Task, part: Fragments) -> dict[str, str]:
     }
 
 
-def _running(part: Fragments) -> dict[str, str]:
+def _running(part: Fragments, task: Task) -> dict[str, str]:
     return {
         "backend": part.backend,
         "functions": part.functions,
@@ -135,7 +135,8 @@ def _running(part: Fragments) -> dict[str, str]:
         "generate_arguments": _lines(part.generate_arguments, 12),
         "synchronize": _lines(part.synchronize, 4),
         "run_setup": _lines(part.run_setup, 4),
-        "encode_device": ", model.device" if part.inputs_on_device else "",
+        "encode_device": ", model.device" if part.inputs_on_device or task.picture else "",
+        "compiled": part.compiled,
         "reset_peak": _lines(part.reset_peak, 4),
         "peak_bytes": part.peak_bytes,
         "fallbacks": part.fallbacks,

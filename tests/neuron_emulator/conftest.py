@@ -67,7 +67,7 @@ def ranks(environment: dict[str, str]) -> Callable[..., list[subprocess.Complete
             own = environment | group | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port} | variables
             processes.append(subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         try:
-            outputs = [process.communicate(timeout=120) for process in processes]
+            outputs = [process.communicate(timeout=300) for process in processes]
         finally:
             for process in processes:
                 process.kill()

@@ -31,8 +31,12 @@ def _stack_key(row: Row) -> tuple[str, ...]:
 
 
 def published(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """The rows that belong in the dataset: one per plan and versions of compiler and library. Pending ones are left out."""
-    groups = groupby(sorted(rows, key=_stack_key), key=_stack_key)
+    """The rows that belong in the dataset: one per plan and versions of compiler and library.
+
+    Pending ones are left out, and so are those of an emulated device, which prove nothing.
+    """
+    real = [row for row in rows if not row.is_emulated]
+    groups = groupby(sorted(real, key=_stack_key), key=_stack_key)
     return tuple(row for _, attempts in groups if (row := winner(attempts)) is not None)
 
 

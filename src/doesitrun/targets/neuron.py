@@ -113,6 +113,8 @@ def fragments(plan: Plan) -> Fragments:
         reset_peak=("torch.neuron.reset_peak_memory_stats()",),
         experts_implementation="batched_mm" if plan.is_moe else None,
         peak_bytes="torch.neuron.max_memory_allocated()",
+        # Dynamo counts a graph also where the backend gave up on it and ran it eagerly; the backend's own list does not.
+        compiled="graphs > 0 and bool(torch.neuron.get_dynamo_metrics())",
         fallbacks="sorted(map(str, torch_neuronx.get_fallback_ops()))",
     )
 
@@ -127,5 +129,8 @@ def core_list() -> list[int]:
     \"\"\"The cores of this run: those that NEURON_RT_VISIBLE_CORES names ("4-7" or "4,5,6,7"), or the first ones.\"\"\"
     named = os.environ.get("NEURON_RT_VISIBLE_CORES", f"0-{CORES - 1}")
     ends = [part.split("-") for part in named.split(",")]
-    return [core for end in ends for core in range(int(end[0]), int(end[-1]) + 1)]
+    cores = [core for end in ends for core in range(int(end[0]), int(end[-1]) + 1)]
+    if len(cores) < CORES:
+        raise RuntimeError(f"NEURON_RT_VISIBLE_CORES={named} names {len(cores)} cores where {CORES} are needed")
+    return cores
 """

@@ -38,6 +38,8 @@ class Fragments:
     generate_arguments: tuple[str, ...] = ()
     synchronize: tuple[str, ...] = ()
     reset_peak: tuple[str, ...] = ()
+    compiled: str = "graphs > 0"
+    """Expression: did compiled graphs run? `graphs` is Dynamo's count."""
     fallbacks: str = "[]"
     """Expression: names of operators that ran elsewhere than on the device."""
 

@@ -135,7 +135,7 @@ def run(report: Path | None) -> dict:
         "load_s": load_s,
         "first_s": first_s,
         "second_s": second_s,
-        "compiled": graphs > 0,
+        "compiled": graphs > 0 and bool(torch.neuron.get_dynamo_metrics()),
         "graphs": graphs,
         "peak_bytes": torch.neuron.max_memory_allocated(),
         "weights_bytes": held,

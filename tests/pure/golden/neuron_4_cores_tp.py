@@ -54,7 +54,10 @@ def core_list() -> list[int]:
     """The cores of this run: those that NEURON_RT_VISIBLE_CORES names ("4-7" or "4,5,6,7"), or the first ones."""
     named = os.environ.get("NEURON_RT_VISIBLE_CORES", f"0-{CORES - 1}")
     ends = [part.split("-") for part in named.split(",")]
-    return [core for end in ends for core in range(int(end[0]), int(end[-1]) + 1)]
+    cores = [core for end in ends for core in range(int(end[0]), int(end[-1]) + 1)]
+    if len(cores) < CORES:
+        raise RuntimeError(f"NEURON_RT_VISIBLE_CORES={named} names {len(cores)} cores where {CORES} are needed")
+    return cores
 
 
 def enter(stage: str, report: Path | None) -> None:
@@ -146,7 +149,7 @@ def run(report: Path | None) -> dict:
         "load_s": load_s,
         "first_s": first_s,
         "second_s": second_s,
-        "compiled": graphs > 0,
+        "compiled": graphs > 0 and bool(torch.neuron.get_dynamo_metrics()),
         "graphs": graphs,
         "peak_bytes": torch.neuron.max_memory_allocated(),
         "weights_bytes": held,
