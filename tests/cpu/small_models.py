@@ -33,9 +33,15 @@ SPECIAL = ("<pad>", "<s>", "</s>")
 Maker = Callable[[Path], Path]
 
 
-def qwen3_moe(folder: Path) -> Path:
+def llama(folder: Path, **values: Any) -> Path:
+    """A dense model whose heads four ranks can share out."""
+    return _make(folder, "LlamaConfig", **{"intermediate_size": 96, "num_key_value_heads": 4, **values})
+
+
+def qwen3_moe(folder: Path, **values: Any) -> Path:
     """Four experts, of which two are chosen; tensor-parallel rules for all of it, and expert-parallel ones."""
-    return _make(folder, "Qwen3MoeConfig", moe_intermediate_size=32, num_experts=4, num_experts_per_tok=2, norm_topk_prob=True)
+    experts = {"moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True}
+    return _make(folder, "Qwen3MoeConfig", **experts, **values)
 
 
 def mixtral(folder: Path) -> Path:
