@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -198,10 +199,9 @@ def _next(row: Row, workspace: Workspace) -> Text:
 
 
 def _short(path: Path) -> str:
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+    """The path as seen from here. A link is not followed: a virtual environment's Python is one."""
+    whole = path.absolute()
+    return str(whole.relative_to(Path.cwd())) if whole.is_relative_to(Path.cwd()) else str(whole)
 
 
 def show_demo(rows: Sequence[Row], workspace: Workspace) -> None:
@@ -228,10 +228,15 @@ def show_demo(rows: Sequence[Row], workspace: Workspace) -> None:
     console().print(
         plain(
             f"\nThe dataset, which pandas opens:\n{files}\nReplay a row:\n  cd {folder} && {sys.executable} run.py\n"
-            "Test your own model:\n  doesitrun test HuggingFaceTB/SmolLM2-360M-Instruct\n  doesitrun test ./my-checkpoint --cores 1"
+            f"Test your own model:\n  {_program()} test HuggingFaceTB/SmolLM2-360M-Instruct\n  {_program()} test ./my-checkpoint --cores 1"
         ),
         soft_wrap=True,
     )
+
+
+def _program() -> str:
+    """How this program is called here."""
+    return "doesitrun" if shutil.which("doesitrun") else _short(Path(sys.executable).with_name("doesitrun"))
 
 
 def show_outcome(outcome: Outcome, *, as_json: bool) -> None:
