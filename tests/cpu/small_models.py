@@ -38,6 +38,12 @@ def llama(folder: Path, **values: Any) -> Path:
     return _make(folder, "LlamaConfig", **{"intermediate_size": 96, "num_key_value_heads": 4, **values})
 
 
+def sliding(folder: Path) -> Path:
+    """A dense model whose layers see a window of the text only."""
+    layers = {"num_hidden_layers": 1, "layer_types": ["sliding_attention"], "sliding_window": 16}
+    return _make(folder, "Gemma3TextConfig", intermediate_size=96, query_pre_attn_scalar=16, **layers)
+
+
 def qwen3_moe(folder: Path, **values: Any) -> Path:
     """Four experts, of which two are chosen; tensor-parallel rules for all of it, and expert-parallel ones."""
     experts = {"moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True}
