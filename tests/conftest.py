@@ -9,8 +9,9 @@ import pytest
 from hypothesis import settings
 
 # Machines are shared: a slow example says nothing of the code.
-settings.register_profile("shared machine", deadline=None)
-settings.load_profile("shared machine")
+# DOESITRUN_EXAMPLES=1000 make test-fast looks harder.
+settings.register_profile("asked", deadline=None, max_examples=int(os.environ.get("DOESITRUN_EXAMPLES", "40")))
+settings.load_profile("asked")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CACHE = REPOSITORY / ".doesitrun" / "tests"

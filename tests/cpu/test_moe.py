@@ -130,6 +130,13 @@ def verdict_on(plan: Plan, result: Json, source: str | None = None) -> verify.Ve
     return verify.verdict(plan, result, answer, None)
 
 
+def graphs_in(context: Context) -> set[str]:
+    """The graphs that Inductor keeps."""
+    found = {path.name for path in (campaign.graphs_folder(context) / "fxgraph").glob("*/*")}
+    assert found
+    return found
+
+
 # ---------------------------------------------------------------------------------- sharded as planned
 def test_the_plan_shards_what_can_be_sharded(sharded: Sharded) -> None:
     plan = sharded.plan
@@ -181,11 +188,17 @@ def test_a_plan_that_silently_shards_nothing_is_stopped(plans: dict[str, Plan], 
     assert f"holds {plan.weights_bytes} bytes of {plan.rank_bytes.weights} planned" in outcome.detail
 
 
-def test_experts_of_another_rank_are_seen_in_the_numbers(plans: dict[str, Plan], run: Try, tmp_path: Path) -> None:
+def test_experts_of_another_rank_are_seen_in_the_numbers_and_graphs_found_again(
+    plans: dict[str, Plan], run: Try, context: Context, tmp_path: Path
+) -> None:
+    """The graph is the same with other weights, so the second run compiles nothing."""
     plan = plans["qwen3_moe"]
     swapped = small_models.swap_experts(Path(plan.source), tmp_path / "swapped", 0, 2)
+    run(plan)
+    kept = graphs_in(context)
     tried = run(dataclasses.replace(plan, source=str(swapped)))
     assert tried.result is not None, tried.log
+    assert graphs_in(context) == kept
     seen = verdict_on(plan, tried.result)
     assert seen.rungs == ("executed",)
     assert seen.logit_ratio is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,10 +44,16 @@ def top(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(path: Path) -> set[str]:
     """Dotted names of everything the file imports, wherever in it."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -96,7 +103,7 @@ def test_no_module_but_its_own_names_a_target() -> None:
     for path in FILES:
         if top(path) in ("targets", "instack", "cli", "demonstration"):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.Compare):
                 constants = {c.value for c in ast.walk(node) if isinstance(c, ast.Constant)}
                 assert not constants & {"neuron", "cuda", "cpu"}, f"{path}:{node.lineno}"
@@ -113,7 +120,7 @@ def test_importing_brings_no_heavy_library(module: str) -> None:
 def too_long(path: Path) -> list[str]:
     """What of a file is over its budget."""
     text = path.read_text(encoding="utf-8")
-    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef)]
     found = [f"{path}:{node.lineno} {node.name}" for node in functions if (node.end_lineno or 0) - node.lineno > 60]
     return found + ([str(path)] if len(text.splitlines()) > 450 else [])
 

@@ -6,7 +6,7 @@ import ast
 import dataclasses
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from doesitrun.records import Plan
@@ -47,7 +47,6 @@ def test_script_stands_alone(name: str) -> None:
     assert len(text.splitlines()) < 230
 
 
-@settings(max_examples=200, deadline=None)
 @given(model=hostile, revision=hostile, prompt=hostile)
 def test_hostile_text_stays_a_literal(model: str, revision: str, prompt: str) -> None:
     plan = dataclasses.replace(PLANS["cpu_1_core"], model_id=model, source=model, revision=revision, prompt=prompt)

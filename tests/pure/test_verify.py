@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from doesitrun import verify
@@ -147,7 +147,6 @@ def test_other_tokens_than_the_cpus_are_told_and_are_no_fault():
 
 # ---------------------------------------------------------------------------------- the ratio
 @given(st.integers(0, 10**6), st.floats(0.02, 2.0))
-@settings(max_examples=50, deadline=None)
 def test_noise_of_the_dtypes_own_size_gives_a_ratio_near_one(seed: int, sigma: float):
     result, reference = evidence(sigma_device=sigma, sigma_low=sigma, seed=seed)
     steps = zip(result["top_logits"], reference["fp32"], reference["low"], strict=True)
@@ -156,7 +155,6 @@ def test_noise_of_the_dtypes_own_size_gives_a_ratio_near_one(seed: int, sigma: f
 
 
 @given(st.integers(0, 10**6), st.floats(2.5, 50))
-@settings(max_examples=50, deadline=None)
 def test_noise_twice_the_limit_fails(seed: int, factor: float):
     result, reference = evidence(sigma_device=SIGMA * factor, seed=seed)
     result["tokens"] = result["warm_tokens"] = greedy_of(result)
@@ -346,7 +344,6 @@ def test_any_json_object_gives_a_verdict_and_never_a_pass(values: Json, cores: i
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
 def test_any_entry_may_be_anything(data: st.DataObject):
     result, reference = evidence(cores=2)
     judge: Json = {"nll": [1.2], "tokens": [14]}

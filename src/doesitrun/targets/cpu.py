@@ -69,12 +69,21 @@ def detect(facts: Mapping[str, Any]) -> Detection | None:
     return None if torch is None else Detection("cpu", facts["cpu_count"], torch.partition("+")[0])
 
 
+# The hash of a device mesh differs from process to process (None and strings are hashed by address or at random), and
+# Inductor's cache keys hold it: without this, a sharded graph is compiled anew in every run.
+_STEADY_MESH = (
+    "# The compiler's cache keys hold a mesh's hash, which must then not differ from run to run.",
+    "dist.device_mesh.DeviceMesh.__hash__ = lambda mesh: hash(repr(mesh))",
+)
+
+
 def fragments(plan: Plan) -> Fragments:
     return Fragments(
         backend="inductor",
         process_group="gloo",
         standard_imports=("resource",),
         environment={"TOKENIZERS_PARALLELISM": "false"},
+        rank_setup=_STEADY_MESH,
         compile_extra=("compile_config._compile_all_devices = True  # generate() leaves the CPU out unless told otherwise",),
         run_setup=("torch.set_num_threads(1)  # a core is one thread; more would wait for each other on a busy machine",),
         experts_implementation="batched_mm" if plan.is_moe else None,
