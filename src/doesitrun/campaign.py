@@ -6,10 +6,12 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
@@ -211,9 +213,10 @@ def _attempt(plan: Plan, checkpoint: Checkpoint | None, reference: Checkpoint | 
     row = rows.pending_row(plan, context.stack, text, _now())
     folder = context.workspace.new_attempt(plan.plan_id, row)
     try:
-        write_whole(folder / "plan.json", dumps(plan).encode())
-        write_whole(folder / "run.py", text.encode())
-        return write_row(folder, _tried(plan, row, folder, checkpoint, reference, context))
+        with reaching(folder):
+            write_whole(folder / "plan.json", dumps(plan).encode())
+            write_whole(folder / "run.py", text.encode())
+            return write_row(folder, _tried(plan, row, folder, checkpoint, reference, context))
     except KeyboardInterrupt:
         write_row(folder, rows.ended_row(row, Outcome(_stage(folder), Reason.INTERRUPTED, "It was stopped by the user."), _now()))
         _export(context)
@@ -224,17 +227,17 @@ def _attempt(plan: Plan, checkpoint: Checkpoint | None, reference: Checkpoint | 
 
 def _tried(plan: Plan, row: Row, folder: Path, checkpoint: Checkpoint | None, reference: Checkpoint | None, context: Context) -> Row:
     """The row after the run and, if it left a result, after the verdict."""
-    cache = graphs_folder(context)
-    cache.mkdir(parents=True, exist_ok=True)
     gated = checkpoint is not None and checkpoint.gated
-    environment = isolate.child_environment(os.environ, TARGETS[plan.target].environment(str(cache)), keep_token=gated)
     argv = [context.stack.python, "run.py", "--report", "."]
     expected = _expected(folder)
 
     def watch(stage: Stage, elapsed_s: float) -> None:
         context.watch(Progress(stage, elapsed_s, expected.get(stage)))
 
-    ended = isolate.run(argv, folder, environment, _limits(context), watch)
+    with _compiler_safe(graphs_folder(context)) as cache:
+        variables = TARGETS[plan.target].environment(str(cache))
+        environment = isolate.child_environment(os.environ, variables, keep_token=gated)
+        ended = isolate.run(argv, folder, environment, _limits(context), watch)
     write_whole(folder / "ended.json", dumps(ended).encode())
     result = isolate.read_result(folder)
     outcome = explain(ended, result, isolate.read_log(folder), plan.target)
@@ -310,6 +313,20 @@ def graphs_folder(context: Context) -> Path:
     return context.workspace.root.resolve() / "graphs" / stack.target / f"{stack.compiler}-{stack.compiler_version}" / framework
 
 
+@contextmanager
+def _compiler_safe(folder: Path) -> Iterator[Path]:
+    """The folder, or a link to it whose path needs no quotes: compilers are called with paths that nobody quoted."""
+    with reaching(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    if re.fullmatch(r"[A-Za-z0-9._/+@=-]+", str(folder)):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="doesitrun-graphs-") as place:
+        link = Path(place) / "graphs"
+        link.symlink_to(folder, target_is_directory=True)
+        yield link
+
+
 def _reused(key: str, name: str, request: Mapping[str, Any], context: Context) -> tuple[dict[str, Any], float]:
     """The answer of a script and its seconds; one that the workspace holds is taken from there, in no time."""
     path = context.workspace.root / "references" / f"{key}.json"
@@ -325,9 +342,19 @@ def _reused(key: str, name: str, request: Mapping[str, Any], context: Context) -
 def _ask_stack(name: str, step: str, request: Mapping[str, Any], context: Context) -> dict[str, Any]:
     """The answer of a script of instack/, run in the stack. Raises StackError."""
     folder = context.workspace.root / "scripts" / f"{name}-{os.getpid()}"
-    answer = isolate.run_script(
-        INSTACK / f"{name}.py", context.stack.python, request, folder, watch=lambda _, elapsed: context.watch(Progress(step, elapsed))
-    )
+    limits = _limits(context)
+    # A script is one stage: it may take as long as a run may load and compute.
+    limits = dataclasses.replace(limits, start_s=limits.start_s if step == "plan" else limits.load_s + limits.run_s)
+
+    def watch(_: Stage, elapsed_s: float) -> None:
+        context.watch(Progress(step, elapsed_s))
+
+    try:
+        with reaching(folder):
+            answer = isolate.run_script(INSTACK / f"{name}.py", context.stack.python, request, folder, limits=limits, watch=watch)
+    except KeyboardInterrupt:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     shutil.rmtree(folder, ignore_errors=True)  # a script that failed leaves its log there
     return answer
 

@@ -14,7 +14,7 @@ import typer
 
 from doesitrun import __version__
 from doesitrun.errors import EXIT_CODES, EXIT_INTERRUPTED, DoesItRunError, StackError, UsageError
-from doesitrun.outcomes import Result
+from doesitrun.outcomes import Reason, Result
 from doesitrun.records import Dtype
 
 app = typer.Typer(
@@ -216,7 +216,7 @@ def demo(workspace: WorkspaceFolder = DEFAULT_WORKSPACE, config: Config = None) 
 @app.command()
 def explain(
     log: Annotated[Path, typer.Argument(help="A log file.", show_default=False)],
-    target: Annotated[str, typer.Option(help="neuron, cuda or cpu.")] = "neuron",
+    target: Annotated[str | None, typer.Option(help="neuron, cuda or cpu. Default: the first of them that knows the error.")] = None,
     as_json: Json = False,
 ) -> None:
     """Say what went wrong in a log, whose fault it is and what to do."""
@@ -224,13 +224,15 @@ def explain(
     from doesitrun.explain import explain_log
     from doesitrun.targets import TARGETS
 
-    if target not in TARGETS:
+    if target not in (None, *TARGETS):
         raise UsageError(f"There is no target {target!r}: choose one of {', '.join(TARGETS)}.")
     try:
         text = log.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise UsageError(f"{log} cannot be read ({error.strerror}): name a file that can.") from None
-    screen.show_outcome(explain_log(text, target), as_json=as_json)
+    found = [explain_log(text, name) for name in ([target] if target else TARGETS)]
+    known = [outcome for outcome in found if outcome.reason is not Reason.NO_RESULT]
+    screen.show_outcome((known or found)[0], as_json=as_json)
 
 
 def _context(stack: str | None, target: str | None, workspace: Path, config: Path | None, watch: Any) -> Any:
@@ -262,7 +264,9 @@ def _target_of(device: str | None) -> str | None:
 def _fail(message: str, exit_code: int) -> NoReturn:
     if os.environ.get("DOESITRUN_DEBUG"):
         traceback.print_exc()
-    print(f"doesitrun: {message}", file=sys.stderr)
+    # Names from outside are in it: their control codes are shown, not obeyed.
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
+    print(f"doesitrun: {shown}", file=sys.stderr)
     raise SystemExit(exit_code)
 
 
@@ -283,5 +287,7 @@ def main() -> None:
         raise
     except BrokenPipeError:
         raise SystemExit(EXIT_INTERRUPTED) from None
+    except OSError as error:
+        _fail(f"the system refused ({error.strerror or error}): see that the output and the workspace can be written.", 6)
     except Exception as error:  # noqa: BLE001 a fault of ours is said in one sentence, too
         _fail(f"an error of its own, {type(error).__name__}: {error}; please report it with what --debug prints.", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -194,7 +195,7 @@ def _facts(pairs: Sequence[tuple[str, Text]]) -> Table:
 def _next(row: Row, workspace: Workspace) -> Text:
     folder = _short(workspace.folder(row))
     if row.run_py:
-        return plain(f"\nReplay it: cd {folder} && python run.py")
+        return plain(f"\nReplay it: cd {shlex.quote(folder)} && python run.py")
     return plain(f"\nIts row: {folder}/row.json")
 
 
@@ -224,7 +225,7 @@ def show_demo(rows: Sequence[Row], workspace: Workspace) -> None:
     for rung, meaning in RUNGS.items():
         console().print(Text.assemble((f"  {rung:<10}", "bold"), meaning))
     files = "\n".join(f"  {_short(path)}" for path in sorted((workspace.root / "data").rglob("*.parquet")))
-    folder = _short(workspace.folder(rows[-1]))
+    folder = shlex.quote(_short(workspace.folder(rows[-1])))
     console().print(
         plain(
             f"\nThe dataset, which pandas opens:\n{files}\nReplay a row:\n  cd {folder} && {sys.executable} run.py\n"
@@ -244,6 +245,9 @@ def show_outcome(outcome: Outcome, *, as_json: bool) -> None:
     reason = outcome.reason
     if as_json or reason is None:
         print(dumps({"stage": outcome.stage, "reason": reason, "result": outcome.result, "detail": outcome.detail}))
+        return
+    if reason is Reason.NO_RESULT:
+        console().print(plain(f"Nothing in this log explains a failure. Its last line: {outcome.detail or '(empty)'}"))
         return
     colour = COLOURS[reason.result]
     facts = [("result", Text(reason.result.value, colour)), ("reason", plain(f"{reason.value} ({reason.fault.value})"))]

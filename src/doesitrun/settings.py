@@ -103,7 +103,7 @@ def parse(values: Mapping[str, Any], source: str = FILE_NAME) -> Settings:
 def _table(values: Mapping[str, Any], key: str, source: str) -> Mapping[str, Any]:
     table = values.get(key, {})
     if not isinstance(table, Mapping):
-        raise UsageError(f"{source}: {key} must be a table: write [{key}] above its keys.")
+        raise UsageError(f"{source}: {key} must be a table: write [{'stacks.' if source.endswith('stacks') else ''}{key}] above its keys.")
     return table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -34,9 +35,14 @@ def configured(settings: Settings) -> dict[str, StackSettings]:
 def probe(name: str, wanted: StackSettings) -> tuple[Stack, ...]:
     """What the stack can run, one record per target, the best first. Raises StackError."""
     if not Path(wanted.python).is_file():
-        raise StackError(f"Stack {name!r}: there is no Python at {wanted.python}: correct stacks.{name}.python in doesitrun.toml.")
-    with tempfile.TemporaryDirectory(prefix="doesitrun-probe-") as folder:
-        facts = isolate.run_script(INSTACK / "probe.py", wanted.python, {}, Path(folder))
+        raise StackError(
+            f"Stack {name!r}: there is no Python at {wanted.python}: give its full path as stacks.{name}.python in doesitrun.toml."
+        )
+    if wanted.target is not None and wanted.target not in TARGETS:
+        raise UsageError(f"Stack {name!r}: there is no target {wanted.target!r}: write one of {', '.join(TARGETS)} in doesitrun.toml.")
+    folder = Path(tempfile.mkdtemp(prefix="doesitrun-probe-"))
+    facts = isolate.run_script(INSTACK / "probe.py", wanted.python, {}, folder)
+    shutil.rmtree(folder, ignore_errors=True)  # a probe that failed leaves its log there
     found = tuple(_stack(name, wanted.python, target, facts) for target in TARGETS if wanted.target in (None, target))
     return tuple(stack for stack in found if stack is not None)
 

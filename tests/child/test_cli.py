@@ -52,15 +52,32 @@ def test_every_exit_code_is_documented() -> None:
         (["test", ".", "--config", "none.toml"], 2, "--config"),
         (["plan", ".", "--device", "trn9"], 2, "trn2"),
         (["explain", "nothing.log"], 2, "nothing.log"),
+        (["test", ".", "--stack", "a", "--config", "odd.toml"], 2, "no target 'zz'"),
+        (["test", "no\x1b[31mthing"], 2, "no\\x1b[31mthing"),
     ],
 )
 def test_an_error_is_one_sentence_with_a_code_of_its_class(arguments: list[str], code: int, said: str, tmp_path: Path) -> None:
     if code == 6:
         (tmp_path / "results").write_text("a file where the workspace belongs")
+    (tmp_path / "odd.toml").write_text(f'[stacks.a]\npython = "{sys.executable}"\ntarget = "zz"\n')
     done = call(*arguments, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_output_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("ValueError: x\n")
+    with Path("/dev/full").open("w") as full:
+        argv = [sys.executable, "-m", "doesitrun", "explain", "log", "--json"]
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+
+
+def test_a_log_that_explains_nothing_says_so(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("all is well\n")
+    assert "Nothing in this log explains a failure" in call("explain", "log", cwd=tmp_path).stdout
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:

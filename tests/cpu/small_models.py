@@ -115,6 +115,7 @@ def vision_language(folder: Path, text: Path) -> Path:
     language = transformers.AutoModelForCausalLM.from_pretrained(text, dtype=torch.bfloat16)
     tokenizer = transformers.AutoTokenizer.from_pretrained(text)
     tokenizer.add_special_tokens({"extra_special_tokens": list(PICTURE_TOKENS)})
+    torch.manual_seed(SEED)  # the new tokens' embeddings are drawn
     language.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64)
     config = transformers.Idefics3Config(
         text_config=language.config.to_dict(),

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from doesitrun.outcomes import Reason, Result
 from doesitrun.records import Row
+from tests.cpu import small_models
 from tests.cpu.conftest import Command, Ran
 
 RowOf = Callable[..., tuple[Row, Ran]]
@@ -110,6 +111,20 @@ def test_a_folder_that_is_not_there_is_one_sentence(command: Command, tmp_path: 
     ran = command("test", tmp_path / "nothing")
     assert ran.code == 3
     assert len(ran.err.strip().splitlines()) == 1
+
+
+def test_a_workspace_may_have_any_name(tmp_path: Path, row_of: RowOf) -> None:
+    """Compilers are called with paths that nobody quoted, so they are given one that needs no quotes."""
+    root = tmp_path / "a workspace's $name"
+    root.mkdir()
+    row, _ = row_of(small_models.llama(tmp_path / "model"), "--cores", 1, root=root)
+    assert (row.reason, row.compiled) == (Reason.REFERENCE_BROKEN, True), "random weights speak no English, but they ran"
+    assert any((root / "graphs").rglob("*.so"))
+
+
+def test_a_disk_that_is_full_is_one_sentence(command: Command, checkpoint: Path) -> None:
+    ran = command("plan", checkpoint, root=Path("/proc/nowhere"))
+    assert (ran.code, ran.out, len(ran.err.strip().splitlines())) == (6, "", 1), ran.err
 
 
 def test_a_folder_without_a_model_is_excluded(row_of: RowOf, tmp_path: Path) -> None:

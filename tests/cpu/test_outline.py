@@ -44,6 +44,8 @@ ODD: dict[str, tuple[Any, Reason]] = {
     "layers-are-negative": (config("llama", "LlamaForCausalLM", hidden_size=-5), Reason.INVALID_CONFIG),
     "no-heads": (config("llama", "LlamaForCausalLM", num_attention_heads=0, head_dim=None), Reason.INVALID_CONFIG),
     "activation-is-made-up": (config("llama", "LlamaForCausalLM", hidden_act="made-up"), Reason.INVALID_CONFIG),
+    "layers-without-end": (config("llama", "LlamaForCausalLM", num_hidden_layers=10**9), Reason.INVALID_CONFIG),
+    "architectures-is-a-word": (config("llama", "LlamaForCausalLM") | {"architectures": "LlamaForCausalLM"}, Reason.INVALID_CONFIG),
     "architectures-is-text": (config("llama", "LlamaForCausalLM") | {"architectures": 5}, Reason.INVALID_CONFIG),
     "encoder": ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, Reason.TASK),
     "embeddings": ({"model_type": "bert", "architectures": ["BertModel"]}, Reason.TASK),

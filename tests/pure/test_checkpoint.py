@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doesitrun.errors import ModelNotFoundError, UsageError
-from doesitrun.hub.checkpoint import Checkpoint, StoredTensor, local_id, open_config, open_folder
+from doesitrun.hub.checkpoint import Checkpoint, StoredTensor, local_id, open_config, open_folder, open_path
 from doesitrun.hub.repository import open_checkpoint
 from doesitrun.hub.safetensors_header import BITS, BrokenFileError, read_header
 from doesitrun.outcomes import Reason
@@ -102,7 +102,8 @@ def test_shards_are_read_through_their_index(tmp_path: Path) -> None:
     ("weight_map", "said"),
     [
         ({"a": "gone.safetensors"}, "names gone.safetensors, which is not there (1 of 1 shards are missing)"),
-        ({"a": "../model-1.safetensors"}, "has no weight_map"),
+        ({"a": "../model-1.safetensors"}, "which lies outside the folder"),
+        ({"a": "/etc/passwd"}, "which lies outside the folder"),
         ({"c": "model-1.safetensors"}, "says that c is in model-1.safetensors, which does not hold it"),
         ({}, "has no weight_map"),
         ([], "has no weight_map"),
@@ -236,7 +237,15 @@ def test_a_bare_config_is_a_checkpoint_without_weights(tmp_path: Path) -> None:
     path = tmp_path / "Org__Toy (1).json"
     path.write_text(json.dumps(CONFIG))
     found = opened(path)
-    assert (found.model_id, found.has_weights, found.tensors) == ("local/Org__Toy--1-", False, None)
+    assert (found.model_id, found.has_weights, found.tensors) == ("local/Org__Toy--1--bc9cb6f2", False, None)
+
+
+def test_names_that_lose_something_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert local_id(Path("/x/ünï")) != local_id(Path("/x/ana"))
+    assert local_id(Path("/x/a b")) != local_id(Path("/x/a-b")) == "local/a-b"
+    assert len(local_id(Path("/x") / ("n" * 250))) < 80
+    monkeypatch.chdir(folder(tmp_path / "toy", CONFIG))
+    assert open_path(Path()).model_id == "local/toy"
 
 
 @pytest.mark.parametrize("name", ["hf_quant_config.json", "quantize_config.json"])

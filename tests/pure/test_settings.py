@@ -40,7 +40,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ({"limits": {"compile": 3}}, "did you mean compile_s?"),
         ({"stacks": {"a": {"pyhton": "x"}}}, "did you mean python?"),
         ({"stacks": {"a": {}}}, "a stack needs its Python"),
-        ({"stacks": {"a": "x"}}, "must be a table"),
+        ({"stacks": {"a": "x"}}, "write [stacks.a] above"),
         ({"stacks": 3}, "must be a table"),
         ({"limits": {"run_s": -1}}, "must be a positive number"),
         ({"limits": {"run_s": True}}, "must be a positive number"),

@@ -63,9 +63,13 @@ class Checkpoint:
 
 
 def local_id(path: Path) -> str:
-    """`local/NAME`, with every character that a plan id cannot hold turned into a dash."""
+    """`local/NAME`, with every character that a plan id cannot hold turned into a dash.
+
+    A name that loses something that way, or is too long for a folder of attempts, ends with a piece of its sha256.
+    """
     name = path.parent.name if path.name == CONFIG else path.stem if path.suffix == ".json" else path.name
-    return f"local/{re.sub(r'[^A-Za-z0-9._-]', '-', name) or 'model'}"
+    safe = re.sub(r"[^A-Za-z0-9._-]", "-", name)[:60]
+    return f"local/{safe if safe == name else f'{safe}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}'}"
 
 
 def open_folder(folder: Path) -> Checkpoint | Refusal:
@@ -194,12 +198,14 @@ def _stored_tensors(folder: Path, names: Iterable[str]) -> dict[str, StoredTenso
 def _weight_map(path: Path) -> dict[str, str]:
     index = read_config(path)
     weight_map = index.get("weight_map") if isinstance(index, dict) else None
-    names = list(weight_map.values()) if isinstance(weight_map, dict) else [None]
-    # A shard's name comes from outside: it must not lead out of the folder.
-    if not names or not all(isinstance(name, str) and name == Path(name).name for name in names):
+    if not isinstance(weight_map, dict) or not weight_map or not all(isinstance(name, str) for name in weight_map.values()):
         message = index if isinstance(index, str) else f"{path.name} has no weight_map from tensors to files."
         raise BrokenFileError(message)
-    return dict(weight_map or {})
+    # A shard's name comes from outside: it must not lead out of the folder.
+    if outside := [name for name in weight_map.values() if name != Path(name).name]:
+        message = f"{path.name} names {outside[0]!r}, which lies outside the folder."
+        raise BrokenFileError(message)
+    return dict(weight_map)
 
 
 def _without_config(folder: Path, names: Iterable[str]) -> str:
@@ -245,9 +251,10 @@ def _other_library(config: Mapping[str, Any]) -> str:
 
 def open_path(path: Path) -> Checkpoint | Refusal:
     """The checkpoint at a path that exists: a folder, or a bare config file. Raises ModelNotFoundError."""
-    if path.is_dir():
-        return open_folder(path)
-    if path.suffix == ".json":
-        return open_config(path)
+    whole = path.absolute() if path.name else path.resolve()  # `.` and `..` have no name of their own
+    if whole.is_dir():
+        return open_folder(whole)
+    if whole.suffix == ".json":
+        return open_config(whole)
     message = f"{path} is neither a folder with a checkpoint nor a config.json: pass one of the two, or a Hub id."
     raise ModelNotFoundError(message)

@@ -51,6 +51,8 @@ ATTENTION = (
 )
 GENERATIVE = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForImageTextToText")
 RECURRENT = ("linear_attention", "conv", "dummy", "mamba", "mamba2", "recurrent")
+LAYER_COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers")
+MOST_LAYERS = 2000
 EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 TOP_K = ("num_experts_per_tok", "moe_topk", "moe_k", "experts_per_token", "top_k_experts", "num_experts_per_token")
 
@@ -85,9 +87,21 @@ def config_of(model: Mapping[str, Any]) -> Any:
     # Infinity is stored as {"__float__": "Infinity"} since transformers 5.
     decoded = getattr(config_class, "_decode_special_floats", dict)(values)
     try:
-        return config_class.from_dict(decoded)
+        config = config_class.from_dict(decoded)
     except Exception as error:
         raise OutlineError("invalid_config", f"transformers rejects its config: {one_line(error)}") from error
+    check_sanity(config)
+    return config
+
+
+def check_sanity(config: Any) -> None:
+    """Raises OutlineError for what transformers accepts, but no model has: it would be built for hours, or not at all."""
+    layers = first_int(config.get_text_config(decoder=True), LAYER_COUNTS)
+    if layers > MOST_LAYERS:
+        raise OutlineError("invalid_config", f"its config asks for {layers} layers, and no model has more than {MOST_LAYERS}")
+    named = getattr(config, "architectures", None)
+    if named is not None and not (isinstance(named, list) and all(isinstance(name, str) for name in named)):
+        raise OutlineError("invalid_config", "the architectures of its config are not a list of class names")
 
 
 def model_class_of(config: Any, auto_class: str) -> type | None:
@@ -330,7 +344,7 @@ def outline_of(model: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
         },
         "cache": cache_of(built.config),
         "layer_types": types,
-        "layers": first_int(text, ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers")),
+        "layers": first_int(text, LAYER_COUNTS),
         "vocab": first_int(text, ("vocab_size",)),
         "experts": experts_of(parameters, text),
         "top_k": first_int(text, TOP_K),
