@@ -5,12 +5,16 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-fast test-child test-cpu test-emulated lint golden bench-overhead bench-plan clean
+.PHONY: demo test test-fast test-child test-models test-cpu test-emulated lint golden bench-overhead bench-plan clean
 
 demo: $(VENV)/.demo
 	$(BIN)/doesitrun demo
 
-test: lint test-fast test-child test-cpu test-emulated
+test: lint test-fast test-child test-models
+
+# The tests that compile models, two files at a time. Cold: about 15 minutes on two cores.
+test-models: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/cpu tests/device tests/neuron_emulator
 
 # The pure tests: seconds, no torch, no network. They also run on the other Pythons that a stack may have.
 test-fast: $(VENV)/.dev

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -27,12 +28,18 @@ SECRET = "secret123"
 def checkpoint() -> Path:
     """SmolLM2-135M-Instruct with its real weights, unpacked once and kept."""
     folder = CACHE / "checkpoints" / NAME
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in two processes
+        _unpack(folder)
+    return folder
+
+
+def _unpack(folder: Path) -> None:
     if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
         isolate.run_script(
             INSTACK / "demo_checkpoint.py", sys.executable, {"folder": str(folder)}, CACHE / "scripts" / f"unpack-{os.getpid()}"
         )
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -33,15 +33,6 @@ def edit_weights(folder: Path, edit: Callable[[dict[str, Any]], None]) -> None:
     save_file(tensors, path, metadata={"format": "pt"})
 
 
-def test_damaged_weights_fail_with_their_ratio(demo: Ran, damaged: Path, checkpoint: Path, row_of: RowOf) -> None:
-    edit_weights(damaged, lambda tensors: tensors["model.layers.12.self_attn.o_proj.weight"].zero_())
-    row, ran = row_of(damaged, "--reference", checkpoint, "--cores", 1)
-    assert (row.result, row.reason, ran.code) == (Result.FAIL, Reason.WRONG_NUMBERS, 10)
-    assert row.logit_ratio is not None
-    assert row.logit_ratio > 1.5
-    assert f"{row.logit_ratio:.2f}"[:3] in (row.error or "")
-
-
 def test_a_missing_tensor_is_named(damaged: Path, row_of: RowOf) -> None:
     edit_weights(damaged, lambda tensors: tensors.pop("model.layers.3.mlp.up_proj.weight"))
     row, _ = row_of(damaged, "--cores", 1)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from doesitrun.outcomes import Result
+from doesitrun.outcomes import Reason, Result
 from doesitrun.records import Row
 from tests.cpu.conftest import SECRET, Command, Ran, rows
+from tests.cpu.test_checkpoints import edit_weights
 
 
 @pytest.fixture
@@ -68,6 +70,15 @@ def test_secrets_are_nowhere_in_the_workspace(demo: Ran, workspace: Path) -> Non
     told = [path for path in workspace.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
     assert told == []
     assert SECRET not in demo.out + demo.err
+
+
+def test_damaged_weights_fail_with_their_ratio(demo: Ran, damaged: Path, checkpoint: Path, row_of: Callable[..., tuple[Row, Ran]]) -> None:
+    edit_weights(damaged, lambda tensors: tensors["model.layers.12.self_attn.o_proj.weight"].zero_())
+    row, ran = row_of(damaged, "--reference", checkpoint, "--cores", 1)
+    assert (row.result, row.reason, ran.code) == (Result.FAIL, Reason.WRONG_NUMBERS, 10)
+    assert row.logit_ratio is not None
+    assert row.logit_ratio > 1.5
+    assert f"{row.logit_ratio:.2f}"[:3] in (row.error or "")
 
 
 def test_a_second_prompt_has_a_plan_id_of_its_own(command: Command, checkpoint: Path) -> None:
