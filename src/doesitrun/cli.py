@@ -164,6 +164,8 @@ def stacks(config: Config = None, as_json: Json = False) -> None:
             print(screen.stack_json(each))
     else:
         screen.show_stacks(found)
+    if not any(each.stacks for each in found):
+        raise typer.Exit(StackError.exit_code)
 
 
 @app.command()

@@ -212,5 +212,7 @@ def _gb(count: int) -> str:
 
 
 def _either(numbers: tuple[int, ...] | list[int]) -> str:
+    if len(numbers) > 4 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]} to {numbers[-1]}"
     words = [str(number) for number in numbers]
     return " or ".join(([", ".join(words[:-1])] if len(words) > 1 else []) + words[-1:])
