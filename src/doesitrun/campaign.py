@@ -182,10 +182,8 @@ def test(ask: Ask, context: Context) -> Row:
         context.warn(unknown.problem)
     reference = None if ask.reference is None else _reference_checkpoint(ask.reference)
     (prepared,) = prepare([ask], context)
-    if isinstance(prepared.plan, Refusal):
-        row = _refuse(prepared.plan, ask, context)
-    else:
-        row = _attempt(prepared.plan, prepared.checkpoint, reference, context)
+    plan = prepared.plan
+    row = _refuse(plan, ask, context) if isinstance(plan, Refusal) else _attempt(plan, reference, context)
     _export(context)
     return row
 
@@ -208,7 +206,7 @@ def _refuse(refusal: Refusal, ask: Ask, context: Context) -> Row:
     return write_row(context.workspace.new_attempt(plan_id, row), row)
 
 
-def _attempt(plan: Plan, checkpoint: Checkpoint | None, reference: Checkpoint | None, context: Context) -> Row:
+def _attempt(plan: Plan, reference: Checkpoint | None, context: Context) -> Row:
     text = script.render(plan, TASKS[plan.task], _pins(context.stack))
     row = rows.pending_row(plan, context.stack, text, _now())
     folder = context.workspace.new_attempt(plan.plan_id, row)
@@ -216,7 +214,7 @@ def _attempt(plan: Plan, checkpoint: Checkpoint | None, reference: Checkpoint | 
         with reaching(folder):
             write_whole(folder / "plan.json", dumps(plan).encode())
             write_whole(folder / "run.py", text.encode())
-            return write_row(folder, _tried(plan, row, folder, checkpoint, reference, context))
+            return write_row(folder, _tried(plan, row, folder, reference, context))
     except KeyboardInterrupt:
         write_row(folder, rows.ended_row(row, Outcome(_stage(folder), Reason.INTERRUPTED, "It was stopped by the user."), _now()))
         _export(context)
@@ -225,9 +223,8 @@ def _attempt(plan: Plan, checkpoint: Checkpoint | None, reference: Checkpoint | 
         return write_row(folder, rows.ended_row(row, Outcome(_stage(folder), Reason.HARNESS_ERROR, str(error)), _now()))
 
 
-def _tried(plan: Plan, row: Row, folder: Path, checkpoint: Checkpoint | None, reference: Checkpoint | None, context: Context) -> Row:
+def _tried(plan: Plan, row: Row, folder: Path, reference: Checkpoint | None, context: Context) -> Row:
     """The row after the run and, if it left a result, after the verdict."""
-    gated = checkpoint is not None and checkpoint.gated
     argv = [context.stack.python, "run.py", "--report", "."]
     expected = _expected(folder)
 
@@ -236,7 +233,7 @@ def _tried(plan: Plan, row: Row, folder: Path, checkpoint: Checkpoint | None, re
 
     with _compiler_safe(graphs_folder(context)) as cache:
         variables = TARGETS[plan.target].environment(str(cache))
-        environment = isolate.child_environment(os.environ, variables, keep_token=gated)
+        environment = isolate.child_environment(os.environ, variables, keep_token=plan.gated)
         ended = isolate.run(argv, folder, environment, _limits(context), watch)
     write_whole(folder / "ended.json", dumps(ended).encode())
     result = isolate.read_result(folder)
@@ -279,12 +276,12 @@ def _reference(plan: Plan, result: Mapping[str, Any], other: Checkpoint | None, 
     if verify.reference_memory(plan) > context.stack.host_memory_bytes:
         return None, 0.0
     if other is not None:
-        plan = dataclasses.replace(plan, model_id=other.model_id, revision=other.revision, source=other.source)
+        plan = dataclasses.replace(plan, model_id=other.model_id, revision=other.revision, source=other.source, gated=other.gated)
     request = verify.reference_request(plan, result)
     key = verify.reference_key(plan, request, context.stack.versions)
     if request["picture"] is not None:
         request["picture"] = str(resources.files("doesitrun") / "tasks" / request["picture"])
-    return _reused(key, "reference", request, context)
+    return _reused(key, "reference", request, context, keep_token=plan.gated)
 
 
 def _judge(plan: Plan, result: Mapping[str, Any], context: Context) -> tuple[dict[str, Any], float, str]:
@@ -327,19 +324,19 @@ def _compiler_safe(folder: Path) -> Iterator[Path]:
         yield link
 
 
-def _reused(key: str, name: str, request: Mapping[str, Any], context: Context) -> tuple[dict[str, Any], float]:
+def _reused(key: str, name: str, request: Mapping[str, Any], context: Context, *, keep_token: bool = False) -> tuple[dict[str, Any], float]:
     """The answer of a script and its seconds; one that the workspace holds is taken from there, in no time."""
     path = context.workspace.root / "references" / f"{key}.json"
     answer, started = _kept(path), time.monotonic()
     if answer is not None:
         return answer, 0.0
-    answer = _ask_stack(name, name, request, context)
+    answer = _ask_stack(name, name, request, context, keep_token=keep_token)
     seconds = time.monotonic() - started
     _keep(path, answer)
     return answer, seconds
 
 
-def _ask_stack(name: str, step: str, request: Mapping[str, Any], context: Context) -> dict[str, Any]:
+def _ask_stack(name: str, step: str, request: Mapping[str, Any], context: Context, *, keep_token: bool = False) -> dict[str, Any]:
     """The answer of a script of instack/, run in the stack. Raises StackError."""
     folder = context.workspace.root / "scripts" / f"{name}-{os.getpid()}"
     limits = _limits(context)
@@ -349,9 +346,12 @@ def _ask_stack(name: str, step: str, request: Mapping[str, Any], context: Contex
     def watch(_: Stage, elapsed_s: float) -> None:
         context.watch(Progress(step, elapsed_s))
 
+    environment = isolate.child_environment(os.environ, {}, keep_token=keep_token)
     try:
         with reaching(folder):
-            answer = isolate.run_script(INSTACK / f"{name}.py", context.stack.python, request, folder, limits=limits, watch=watch)
+            answer = isolate.run_script(
+                INSTACK / f"{name}.py", context.stack.python, request, folder, limits=limits, env=environment, watch=watch
+            )
     except KeyboardInterrupt:
         shutil.rmtree(folder, ignore_errors=True)
         raise

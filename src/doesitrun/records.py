@@ -187,6 +187,8 @@ class Plan:
     library: str = "transformers"
     is_moe: bool = False
     trust_remote_code: bool = False
+    gated: bool = False
+    """True when the Hub asks for a token: its run and its reference are then given the user's, and no other run is."""
     tp_override: Mapping[str, str] | None = None
     """Rules merged into the architecture's TP plan (module pattern -> style)."""
     notes: tuple[str, ...] = ()

@@ -88,6 +88,7 @@ def make_plan(checkpoint: Checkpoint, outline: Outline | Problem, device: Device
         prompt=options.prompt or task.prompt,
         is_moe=outline.experts > 0,
         trust_remote_code=options.trust_remote_code and checkpoint.remote_code,
+        gated=checkpoint.gated,
         tp_override=fit.override or None,
         notes=_notes(checkpoint, how, fit, options),
     )
