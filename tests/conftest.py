@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ from hypothesis import settings
 # DOESITRUN_EXAMPLES=1000 make test-fast looks harder.
 settings.register_profile("asked", deadline=None, max_examples=int(os.environ.get("DOESITRUN_EXAMPLES", "40")))
 settings.load_profile("asked")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So a shell starts what runs in its background, and children inherit it; tests that press Ctrl-C need it to work.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CACHE = REPOSITORY / ".doesitrun" / "tests"
