@@ -12,7 +12,7 @@ demo: $(VENV)/.demo
 
 test: lint test-fast test-child test-models
 
-# The tests that compile models, two files at a time. Cold: about 15 minutes on two cores.
+# The tests that compile models, two files at a time. Cold: about 20 minutes on two cores.
 test-models: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/cpu tests/device tests/neuron_emulator
 
