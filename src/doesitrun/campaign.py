@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Progress:
-    """What is being done now: one of `STEPS`, and for how long."""
+    """What is being done now (plan, start, load, compile, run, exit, reference or judge), and for how long."""
 
     step: str
     elapsed_s: float
@@ -62,7 +63,6 @@ class Progress:
     """What the step took the last time; None where it was never done."""
 
 
-STEPS = ("plan", "start", "load", "compile", "run", "exit", "reference", "judge")
 Watch = Callable[[Progress], None]
 
 
@@ -161,8 +161,14 @@ def _outlines(requests: Iterable[Mapping[str, Any]], context: Context) -> dict[s
 
 def _key(request: Mapping[str, Any], stack: Stack) -> str:
     versions = {name: stack.versions.get(name) for name in ("torch", "transformers")}
-    content = json.dumps([request, versions, (INSTACK / "outline.py").read_text(encoding="utf-8")], sort_keys=True)
+    content = json.dumps([request, versions, _outline_code()], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
+
+
+@cache
+def _outline_code() -> str:
+    """What makes outlines is part of what they depend on; read once, for keys are made for every model."""
+    return (INSTACK / "outline.py").read_text(encoding="utf-8")
 
 
 def run_py(prepared: Prepared, context: Context) -> str:
