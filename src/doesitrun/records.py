@@ -327,6 +327,57 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
+# ---------------------------------------------------------------------------------- rankings and forecasts
+@dataclass(frozen=True)
+class Ranked:
+    """One place of a ranking, as the Hub had it on one day: a line of rankings/<date>.parquet."""
+
+    model_id: str = column("string", "Hub id of the model.")
+    task: str = column("string", "Hub task whose ranking this is.")
+    by: str = column("string", "What the ranking is by: trending or downloads.")
+    rank: int = column("int32", "Place in that ranking, from 1.")
+    downloads: int | None = column("int64", "Downloads of the last 30 days.")
+    likes: int | None = column("int64", "Likes.")
+    trending_score: float | None = column("float64", "The Hub's trending score.")
+    pipeline_tag: str | None = column("string", "The model's own task on the Hub.")
+    library: str | None = column("string", "Library that the Hub names for it.")
+    gated: str | None = column("string", "auto or manual where the licence must be accepted first.")
+    parameters: int | None = column("int64", "Parameters as the Hub has counted them in safetensors files.")
+    architecture: str | None = column("string", "The config's first architecture.")
+    model_type: str | None = column("string", "The config's model_type.")
+    base_model: str | None = column("string", "Model that it was made from.")
+    base_relation: str | None = column("string", "How: finetune, quantized, adapter or merge.")
+    sha: str | None = column("string", "Commit.")
+    taken_at: datetime | None = column("timestamp[ms, UTC]", "When the Hub was asked.")
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the planner says of a model that need not have been run: a line of plans/<date>/<target>.parquet."""
+
+    model_id: str = column("string", "Hub id of the model.")
+    revision: str | None = column("string", "Commit that was planned.")
+    outcome: str = column("string", "plan or excluded.")
+    reason: str | None = column("string", "Why there is no plan, from the closed list.")
+    detail: str | None = column("string", "The sentence that names the culprit.")
+    task: str | None = column("string", "Hub task.")
+    target: str = column("string", "Kind of accelerator.")
+    device: str = column("string", "Product.")
+    cores: int | None = column("int32", "Fewest cores that hold it.")
+    tp: int | None = column("int32", "Ranks of tensor parallelism.")
+    ep: int | None = column("int32", "Ranks of expert parallelism.")
+    sizes: list[int] | None = column("list<int32>", "Numbers of cores it could run on.")
+    dtype: str | None = column("string", "What the weights are loaded as.")
+    weights_bytes: int | None = column("int64", "All weights once, as loaded.")
+    max_rank_bytes: int | None = column("int64", "Weights and cache of the fullest rank.")
+    capacity_bytes: int | None = column("int64", "What one core offers to weights and cache.")
+    architecture: str | None = column("string", "The config's first architecture.")
+    model_type: str | None = column("string", "The config's model_type.")
+    notes: str | None = column("string", "Remarks, separated by semicolons.")
+    transformers: str | None = column("string", "Version of transformers that was asked.")
+    planned_at: datetime | None = column("timestamp[ms, UTC]", "When it was planned.")
+
+
 @dataclass(frozen=True)
 class Column:
     """A column as the card, the schema and the help texts see it."""
@@ -336,7 +387,12 @@ class Column:
     doc: str
 
 
-COLUMNS: tuple[Column, ...] = tuple(Column(f.name, f.metadata["arrow"], f.metadata["doc"]) for f in dataclasses.fields(Row))
+def columns(record: type[Row | Ranked | Forecast]) -> tuple[Column, ...]:
+    """The columns of a record's table, in order."""
+    return tuple(Column(f.name, f.metadata["arrow"], f.metadata["doc"]) for f in dataclasses.fields(record))
+
+
+COLUMNS: tuple[Column, ...] = columns(Row)
 
 
 def dumps(record: Any) -> str:

