@@ -18,7 +18,7 @@ from typing import Any, Self
 from doesitrun.outcomes import Reason, Result, Stage
 
 SCHEMA_VERSION = 1
-VERDICT_VERSION = 1
+VERDICT_VERSION = 2
 
 
 # ---------------------------------------------------------------------------------- devices, stacks
@@ -300,6 +300,7 @@ class Row:
     os: str | None = column("string", "Operating system and C library.")
     graphs_uri: str | None = column("string", "Where the compiled graphs lie.")
     attempt: int | None = column("int32", "Number of the attempt at this plan, from 1.")
+    expert_ratio: float | None = column("float64", "Largest R of the positions that visit one expert, over the run's typical position.")
 
     @property
     def is_emulated(self) -> bool:
