@@ -238,7 +238,7 @@ def read(model: Any, text: Text) -> Reading:
 
     def listen(_: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
         # (hidden states, the chosen experts, their weights); the second has two names among the classes.
-        index = given[1] if len(given) > 1 else named.get("top_k_index", named.get("router_indices"))
+        index: Any = given[1] if len(given) > 1 else named.get("top_k_index", named.get("router_indices"))
         chosen.append(index.reshape(-1, index.shape[-1])[-text.steps :].clone())
 
     hooks = [module.register_forward_pre_hook(listen, with_kwargs=True) for module in experts(model)]
