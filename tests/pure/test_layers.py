@@ -29,6 +29,7 @@ LAYERS = [
     ("verify",),
     ("rows",),
     ("store",),
+    ("catalog",),
     ("campaign",),
     ("demonstration",),
     ("screen",),
