@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -36,6 +35,16 @@ class Each(StrEnum):
     """A model on a target with one pair of versions."""
 
 
+class Size(StrEnum):
+    """How large a model is: all its weights once, as loaded, in 10^9 bytes."""
+
+    UP_TO_2 = "0-2 GB"
+    UP_TO_8 = "2-8 GB"
+    UP_TO_20 = "8-20 GB"
+    UP_TO_80 = "20-80 GB"
+    OVER_80 = "over 80 GB"
+
+
 class Sort(StrEnum):
     """Columns that lines can be sorted by; the value is also the name in `Line`."""
 
@@ -45,6 +54,7 @@ class Sort(StrEnum):
     RESULT = "result"
     REASON = "reason"
     TARGET = "target"
+    WEIGHTS = "weights_gb"
     CORES = "cores"
     WALL = "wall_s"
     PEAK = "peak_gb"
@@ -83,6 +93,7 @@ class Query:
     """PASS, FAIL, EXCLUDED, INCONCLUSIVE, or `untested`."""
     reason: str | None = None
     architecture: str | None = None
+    size: Size | None = None
     cores: int | None = None
     target: str | None = None
     compiler_version: str | None = None
@@ -97,42 +108,50 @@ class Query:
     def parameters(self) -> dict[str, str]:
         """What differs from the default, as the parameters of a web address; `from_parameters` reads it back."""
         default = Query()
-        found = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {
-            name: str(value).lower() if isinstance(value, bool) else str(value)
-            for name, value in found.items()
-            if value != getattr(default, name)
-        }
+        found = {name: (getattr(self, field), getattr(default, field)) for name, (field, _) in _PARAMETERS.items()}
+        return {name: "1" if value is True else str(value) for name, (value, usual) in found.items() if value != usual}
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, str]) -> Self:
-        """The query of a web address. Anything that makes no sense there is passed over, as is any other parameter."""
+        """The query of a web address. What makes no sense there is passed over, as is any other parameter."""
         found: dict[str, Any] = {}
-        for name, read in _READERS.items():
-            if name in parameters:
-                try:
-                    found[name] = read(str(parameters[name]))
-                except ValueError:
-                    continue
+        for name, (field, read) in _PARAMETERS.items():
+            if parameters.get(name, "") == "":
+                continue
+            try:
+                found[field] = read(str(parameters[name]))
+            except ValueError:
+                continue
         return cls(**found)
 
 
 def _count(text: str) -> int:
-    number = int(text)
+    number = int(text[:20])
     if not 0 <= number < 2**31:
         message = "is no count"
         raise ValueError(message)
     return number
 
 
-_READERS: Mapping[str, Any] = {
-    **dict.fromkeys(("text", "task", "result", "reason", "architecture", "target", "compiler_version", "library_version"), str),
-    **dict.fromkeys(("cores", "offset", "limit"), _count),
-    "view": View,
-    "each": Each,
-    "sort": Sort,
-    "descending": lambda text: text == "true",
+_PARAMETERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "view": ("view", View),
+    "q": ("text", str),
+    "task": ("task", str),
+    "result": ("result", str),
+    "reason": ("reason", str),
+    "arch": ("architecture", str),
+    "size": ("size", Size),
+    "cores": ("cores", _count),
+    "target": ("target", str),
+    "compiler": ("compiler_version", str),
+    "transformers": ("library_version", str),
+    "each": ("each", Each),
+    "sort": ("sort", Sort),
+    "desc": ("descending", lambda text: text == "1"),
+    "offset": ("offset", _count),
+    "limit": ("limit", _count),
 }
+"""Names in a web address: the field of `Query`, and how its text is read."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +176,8 @@ class Line:
     """Seconds of the whole run, compilation included."""
     peak_gb: float | None = None
     """Peak device memory of the fullest rank, in 10^9 bytes."""
+    weights_gb: float | None = None
+    """All weights once, as loaded, in 10^9 bytes; from the row, the planner or the Hub's count of parameters."""
     rests_on: tuple[str, ...] = ()
     """The rungs that the result rests on."""
     compiler: str = ""
@@ -184,6 +205,8 @@ class Found:
 
     lines: tuple[Line, ...]
     total: int
+    counts: Mapping[str, int]
+    """Lines of each result, the lines on other pages too; what no row covers is under `untested`."""
     advice: str = ""
     """What to do when nothing was found; else ""."""
 
@@ -194,6 +217,7 @@ class Choices:
 
     tasks: tuple[str, ...]
     results: tuple[str, ...]
+    """`untested` is not among them."""
     reasons: tuple[str, ...]
     architectures: tuple[str, ...]
     cores: tuple[int, ...]
@@ -361,6 +385,7 @@ class Coverage:
     by_architecture: tuple[Tally, ...]
     """The most frequent first."""
     by_cores: tuple[Tally, ...]
+    by_size: tuple[Tally, ...]
     by_pair: tuple[Tally, ...]
     reasons: tuple[tuple[str, str, str, int], ...]
     """(result, reason, its meaning, lines), the most frequent first."""

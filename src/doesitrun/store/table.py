@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,16 +171,33 @@ def _parquet_files(place: Path) -> list[Path]:
 
 
 def _today(path: Path) -> pa.Table:
-    """One file with the columns that we know in today's types; the others as they are, behind them."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    with unbroken(path), pq.ParquetFile(path) as file:  # not read_table: it makes columns of folders named a=b
+        table = file.read()
+    return in_todays_types(table, path)
+
+
+@contextmanager
+def unbroken(path: Path) -> Iterator[None]:
+    """Turns what Arrow says of a damaged or unreachable file into a WorkspaceError."""
+    import pyarrow as pa
+
     try:
-        with reaching(path), pq.ParquetFile(path) as file:  # not read_table: it makes columns of folders named a=b
-            table = file.read()
+        with reaching(path):
+            yield
     except pa.ArrowException as error:
         message = f"{path} is no Parquet file that can be read ({error}): delete it, or fetch it again."
         raise WorkspaceError(message) from error
+
+
+def in_todays_types(table: pa.Table, path: Path) -> pa.Table:
+    """The columns that we know in today's types; the others as they are, behind them. `path` is for the message.
+
+    Raises WorkspaceError for a value that its column cannot hold.
+    """
+    import pyarrow as pa
+
     first = {name: table.column(table.schema.get_all_field_indices(name)[0]) for name in dict.fromkeys(table.column_names)}
     known = {c.name: _cast(first[c.name], c.name, c.arrow, path) for c in COLUMNS if c.name in first}
     return pa.table(known | {name: values for name, values in first.items() if name not in known})
