@@ -73,7 +73,9 @@ def pairs(count: int) -> list[tuple[str, str, str, str, str]]:
     """(target, device, compiler, its version, version of transformers), the oldest first."""
     found = []
     for number in range(count):
-        target, device, compiler = (("neuron", "trn2", "neuronx-cc"), ("neuron", "trn2", "neuronx-cc"), ("cuda", "h200", "inductor"))[number % 3]
+        target, device, compiler = (("neuron", "trn2", "neuronx-cc"), ("neuron", "trn2", "neuronx-cc"), ("cuda", "h200", "inductor"))[
+            number % 3
+        ]
         version = f"2.{20 + number // 3}.{100 * (number % 3)}.0" if target == "neuron" else f"2.{10 + number // 9}.{number // 3 % 3}"
         found.append((target, device, compiler, version, f"5.{number // 2}.0"))
     return found
@@ -134,14 +136,14 @@ def rows(made: Sequence[Made], pair: tuple[str, str, str, str, str], place: int,
 
 def write(folder: Path, count: int, pair_count: int = 25, seed: int = 7) -> None:
     """A dataset of `count` rows: as many models as `count` / `pair_count`, each with every pair; a ranking, and plans."""
-    draw = random.Random(seed)  # noqa: S311 a bench, no secret
+    draw = random.Random(seed)
     made = models(count // pair_count, draw)
     for place, pair in enumerate(pairs(pair_count)):
         path = folder / "data" / pair[0] / f"{pair[2]}-{pair[3]}" / f"transformers-{pair[4]}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         table = pa.Table.from_pylist(sorted(rows(made, pair, place, draw), key=lambda each: str(each["model_id"])), schema=schema())
         pq.write_table(table, path, compression="zstd", row_group_size=2000)
-    untested = models(len(made) // 4 + 20, random.Random(seed + 1))  # noqa: S311
+    untested = models(len(made) // 4 + 20, random.Random(seed + 1))
     untested = [Made(f"{each.model_id}-untested", each.task, each.architecture, each.billions) for each in untested]
     _write_records(folder / "rankings" / "2026-11-30.parquet", Ranked, rankings([*made[::3], *untested], draw))
     for target, device in (("neuron", "trn2"), ("cuda", "h200")):
@@ -157,7 +159,9 @@ def rankings(made: Sequence[Made], draw: random.Random) -> list[dict[str, Any]]:
             draw.shuffle(chosen)
             for rank, each in enumerate(chosen, 1):
                 line = {"model_id": each.model_id, "task": task, "by": by, "rank": rank, "downloads": 10**7 // rank, "likes": 5000 // rank}
-                found.append({**line, "pipeline_tag": task, "library": "transformers", "architecture": each.architecture, "taken_at": START})
+                found.append(
+                    {**line, "pipeline_tag": task, "library": "transformers", "architecture": each.architecture, "taken_at": START}
+                )
     return found
 
 
@@ -169,7 +173,13 @@ def forecasts(made: Sequence[Made], target: str, device: str) -> list[dict[str, 
         line: dict[str, Any] = {"model_id": each.model_id, "task": each.task, "target": target, "device": device, "notes": MARK}
         line |= {"architecture": each.architecture, "planned_at": START, "outcome": "plan" if plan else "excluded"}
         if plan:
-            line |= {"cores": cores, "tp": cores, "ep": 1, "sizes": [size for size in (1, 2, 4, 8, 16) if size >= cores], "dtype": "bfloat16"}
+            line |= {
+                "cores": cores,
+                "tp": cores,
+                "ep": 1,
+                "sizes": [size for size in (1, 2, 4, 8, 16) if size >= cores],
+                "dtype": "bfloat16",
+            }
             line |= {"weights_bytes": int(each.billions * 2e9), "max_rank_bytes": int(each.billions * 2.2e9 / cores)}
         else:
             line |= {"reason": EXCLUSIONS[number % len(EXCLUSIONS)].value, "detail": f"{MARK}."}

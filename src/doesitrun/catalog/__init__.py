@@ -29,11 +29,12 @@ from doesitrun.catalog.answers import (
     Suggestion,
     Tally,
     View,
+    choice,
 )
 from doesitrun.catalog.asking import choices, find
 from doesitrun.catalog.comparing import compare, coverage, events, pair_named
 from doesitrun.catalog.feed import atom, change_words, page_query
-from doesitrun.catalog.pages import page
+from doesitrun.catalog.pages import page, script_of
 from doesitrun.catalog.plain import as_json
 from doesitrun.catalog.snapshot import Catalog
 from doesitrun.catalog.source import Source, open_data
@@ -68,6 +69,7 @@ __all__ = [
     "as_json",
     "atom",
     "change_words",
+    "choice",
     "choices",
     "compare",
     "coverage",
@@ -79,5 +81,6 @@ __all__ = [
     "page_query",
     "pair_named",
     "pair_words",
+    "script_of",
     "why_forecast",
 ]

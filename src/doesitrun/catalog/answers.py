@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from doesitrun.errors import UsageError
 from doesitrun.records import Forecast
 
 UNTESTED = "untested"
@@ -65,6 +66,17 @@ class Sort(StrEnum):
     RANK = "rank"
     DOWNLOADS = "downloads"
     LIKES = "likes"
+
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def choice(kind: type[E], text: str, option: str) -> E:
+    """The member of that value. Raises UsageError, which names them all."""
+    try:
+        return kind(text)
+    except ValueError:
+        raise UsageError(f"There is no {option} {text!r}: choose one of {', '.join(kind)}.") from None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from doesitrun.catalog.asking import forecasts_at, rows_drawn
 from doesitrun.catalog.columns import Codes
 from doesitrun.catalog.snapshot import GB, Catalog
 from doesitrun.catalog.words import (
-    FAULTS,
     RUNGS,
     forecast_words,
     graphs_command,
@@ -291,6 +290,9 @@ def _cores(line: Line) -> str:
     return f"{line.cores or 'an unknown number of'} core{'' if line.cores == 1 else 's'}{device}"
 
 
-def fault_words(fault: str) -> str:
-    """What a fault says of the model, in words; "" for none."""
-    return next((words for known, words in FAULTS.items() if known.value == fault), "")
+def script_of(page: Page) -> str:
+    """The script that ran. Raises ModelNotFoundError where none did."""
+    if not page.run_py:
+        message = f"No script of {page.model_id} is here: {page.line.why or 'this row carries none'} Run `doesitrun script` to make one."
+        raise ModelNotFoundError(message)
+    return page.run_py
