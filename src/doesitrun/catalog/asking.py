@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from doesitrun.catalog.answers import UNTESTED, Choices, Each, Found, Line, Query, Size, Sort, View
-from doesitrun.catalog.columns import Coded, Codes, Mask, Numbers, order_of
+from doesitrun.catalog.columns import Coded, Codes, Mask, Numbers, at, order_of
 from doesitrun.catalog.snapshot import Catalog, Plans, Ranking
 from doesitrun.catalog.words import fault_of, nothing_found, reason_words, why_forecast, why_not
 from doesitrun.records import Forecast
+from doesitrun.tasks import TASKS
 
 SIZES = tuple(Size)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -113,7 +113,9 @@ def _ranked(data: Catalog, query: Query) -> Lines:
     if query.task is not None:
         mask = _and(mask, ranking.task.codes == ranking.task.code(query.task))
     place = np.flatnonzero(mask).astype(np.int32)
-    place = place[np.lexsort((ranking.rank[place], ranking.task.codes[place]))]
+    known = list(TASKS)
+    task_order = np.array([known.index(task) if task in known else len(known) for task in ranking.task.values])
+    place = place[np.lexsort((ranking.rank[place], ranking.task.codes[place], task_order[ranking.task.codes[place]]))]
     row = _rows_for(data, query, ranking, place)
     model = ranking.model[place]
     plans = plans_of(data, query)
@@ -133,9 +135,9 @@ def _rows_for(data: Catalog, query: Query, ranking: Ranking, place: Codes) -> Co
     key = data.columns.model[rows].astype(np.int64) * len(tasks.values) + tasks.codes[rows]  # ascending: rows are in order
     for task in (to_row_task[ranking.task.codes[place]], np.full(len(place), tasks.code(""))):
         wanted = ranking.model[place].astype(np.int64) * len(tasks.values) + task
-        at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
-        hit = (key[at] == wanted) & (task >= 0) & (found < 0)
-        found[hit] = rows[at[hit]]
+        near = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        hit = (key[near] == wanted) & (task >= 0) & (found < 0)
+        found[hit] = rows[near[hit]]
     return found
 
 
@@ -222,17 +224,17 @@ def _key(data: Catalog, sort: Sort, lines: Lines) -> Numbers:
     return _taken(of_row[sort], lines.row)
 
 
-def _texts(column: Coded, at: npt.NDArray[Any]) -> Numbers:
+def _texts(column: Coded, places: npt.NDArray[Any]) -> Numbers:
     """The texts' places in their order; an empty one has none."""
     codes = column.codes.astype(np.float64)
     codes[column.codes == column.code("")] = np.nan
-    return _taken(codes, at)
+    return _taken(codes, places)
 
 
-def _taken(column: Numbers | None, at: npt.NDArray[Any]) -> Numbers:
-    found = np.full(len(at), np.nan)
+def _taken(column: Numbers | None, places: npt.NDArray[Any]) -> Numbers:
+    found = np.full(len(places), np.nan)
     if column is not None:
-        found[at >= 0] = column[at[at >= 0]]
+        found[places >= 0] = column[places[places >= 0]]
     return found
 
 
@@ -242,7 +244,7 @@ def drawn(data: Catalog, lines: Lines, shown: Codes, plans: Plans | None) -> tup
     rows, places = lines.row[shown], lines.place[shown]
     with_row = rows_drawn(data, rows[rows >= 0])
     forecasts = forecasts_at(plans, lines.plan[shown])
-    names = data.names.shown.take(pa.array(lines.model[shown])).to_pylist()
+    names = data.names.shown.take(at(lines.model[shown])).to_pylist()
     found = []
     for name, model, row, place, forecast in zip(
         names, lines.model[shown].tolist(), rows.tolist(), places.tolist(), forecasts, strict=True
@@ -260,9 +262,9 @@ def rows_drawn(data: Catalog, rows: Codes) -> dict[int, Line]:
     model = c.model[rows]
     columns = zip(
         rows.tolist(),
-        data.names.shown.take(pa.array(model)).to_pylist(),
+        data.names.shown.take(at(model)).to_pylist(),
         data.architecture.taken(model),
-        c.exclusion.take(pa.array(rows)).to_pylist(),
+        c.exclusion.take(at(rows)).to_pylist(),
         zip(*(column.taken(rows) for column in texts), strict=True),
         zip(*(column[rows].tolist() for column in figures), strict=True),
         data.model_gb[model].tolist(),
@@ -322,13 +324,12 @@ def _placed(data: Catalog, line: Line, place: int) -> Line:
     return Line(**{**line.__dict__, "task": task, "rank": rank, "downloads": downloads, "likes": likes})
 
 
-def forecasts_at(plans: Plans | None, at: Codes) -> list[Forecast | None]:
+def forecasts_at(plans: Plans | None, places: Codes) -> list[Forecast | None]:
     """The forecasts at some lines of the table; None for -1."""
-    if plans is None or not (at >= 0).any():
-        return [None] * len(at)
-    there = at[at >= 0]
-    found = iter([Forecast(**values) for values in plans.table.take(pa.array(there)).to_pylist()])
-    return [next(found) if place >= 0 else None for place in at.tolist()]
+    if plans is None or not (places >= 0).any():
+        return [None] * len(places)
+    found = iter([Forecast(**values) for values in plans.table.take(at(places[places >= 0])).to_pylist()])
+    return [next(found) if place >= 0 else None for place in places.tolist()]
 
 
 def moment(milliseconds: float) -> datetime | None:

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from doesitrun.catalog.answers import Pair
-from doesitrun.catalog.columns import Coded, Codes, Numbers, coded, firsts, moments, names_of, numbers, version_key
+from doesitrun.catalog.columns import Coded, Codes, Numbers, at, coded, firsts, moments, names_of, numbers, version_key
 from doesitrun.catalog.reading import LIGHT, DataFile
 from doesitrun.catalog.snapshot import GB, RESULTS, Catalog, Columns, Plans, Ranking
 from doesitrun.outcomes import Fault, Reason, Result
@@ -25,7 +24,7 @@ BYTES_PER_PARAMETER = 2
 
 def build(
     version: int,
-    at: datetime,
+    loaded_at: datetime,
     notices: Sequence[str],
     files: Sequence[DataFile],
     ranking: tuple[str, pa.Table] | None,
@@ -46,7 +45,7 @@ def build(
     architecture, model_gb = _of_models(known, len(names))
     return Catalog(
         version=version,
-        loaded_at=at,
+        loaded_at=loaded_at,
         notices=tuple(notices),
         files=tuple(files),
         names=names,
@@ -60,8 +59,8 @@ def build(
 
 
 def _together(files: Sequence[DataFile]) -> pa.Table:
-    fields = pa.schema([(name, arrow_type(kind)) for name, kind in LIGHT.items()])
-    return pa.concat_tables([fields.empty_table(), *(file.light for file in files)])
+    nothing = pa.table({name: pa.nulls(0, arrow_type(kind)) for name, kind in LIGHT.items()})
+    return pa.concat_tables([nothing, *(file.light for file in files)])
 
 
 def _columns(rows: pa.Table, model: Codes, files: Sequence[DataFile]) -> tuple[Columns, tuple[Pair, ...]]:
@@ -142,7 +141,7 @@ def _taken(columns: Columns, order: Codes) -> Columns:
         elif isinstance(value, np.ndarray):
             taken[field.name] = value[order]
         else:
-            taken[field.name] = value.take(pa.array(order))
+            taken[field.name] = value.take(at(order))
     return Columns(**taken)
 
 
@@ -177,5 +176,4 @@ def _ranking(day: str, lines: pa.Table, model: Codes) -> Ranking:
 def _plans(target: str, table: pa.Table, model: Codes, count: int) -> Plans:
     of_model = np.full(count, -1, np.int32)
     of_model[model[::-1]] = np.arange(len(model), dtype=np.int32)[::-1]  # of several lines the first counts
-    excluded = pc.fill_null(pc.equal(table["outcome"], "excluded"), fill_value=False)
-    return Plans(target, table, of_model, model, coded(pc.if_else(excluded, table["reason"], None)))
+    return Plans(target, table, of_model, model, coded(table["reason"]))

@@ -38,22 +38,45 @@ class Coded:
 
 def coded(column: pa.ChunkedArray | pa.Array, key: Callable[[str], Any] = str.lower, first: Sequence[str] = ()) -> Coded:
     """The column with its texts in the order of `key`, those of `first` before all; null is "" and always there."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    encoded = pc.fill_null(whole, "").dictionary_encode()
+    encoded = _one_array(column).dictionary_encode()
     texts: list[str] = encoded.dictionary.to_pylist()
     place = {text: number for number, text in enumerate(first)}
     ordered = sorted({*texts, ""}, key=lambda text: (place.get(text, len(place)), key(text), text))
     number_of = {text: number for number, text in enumerate(ordered)}
-    to_code = np.array([number_of[text] for text in texts], dtype=np.int32)
-    indices = encoded.indices.to_numpy(zero_copy_only=False)
-    return Coded(tuple(ordered), to_code[indices] if len(texts) else np.zeros(0, np.int32))
+    to_code = np.array([*(number_of[text] for text in texts), number_of[""]], dtype=np.int32)
+    indices = _raw(encoded.indices, np.int32).copy()
+    indices[truths(pc.is_null(encoded.indices))] = len(texts)
+    return Coded(tuple(ordered), to_code[indices])
 
 
+# pyarrow's own ways to and from Python objects import pandas, which takes longer than a whole look-up: so buffers are read here.
 def numbers(column: pa.ChunkedArray | pa.Array) -> Numbers:
     """The column as floating-point numbers; null is NaN."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    found: Numbers = np.asarray(pc.cast(whole, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+    whole = _one_array(column)
+    found: Numbers = _raw(whole.cast(pa.float64(), safe=False), np.float64).copy()
+    found[truths(pc.is_null(whole))] = np.nan
     return found
+
+
+def truths(column: pa.Array) -> Mask:
+    """The column of booleans, of which none may be null."""
+    return _raw(column.cast(pa.uint8()), np.uint8).astype(np.bool_)
+
+
+def at(rows: npt.NDArray[Any]) -> pa.Array:
+    """Numbers of rows, as Arrow takes them."""
+    return pa.Array.from_buffers(pa.int32(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows, np.int32))])
+
+
+def _one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _raw(array: pa.Array, dtype: Any) -> npt.NDArray[Any]:
+    """The values as they lie in memory, whatever there is where one is null."""
+    if not len(array):
+        return np.zeros(0, dtype)
+    return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
 
 
 def moments(column: pa.ChunkedArray | pa.Array) -> Numbers:
@@ -100,24 +123,28 @@ class Names:
 
     def number(self, name: str) -> int:
         """The number of the model of exactly this name; -1 if there is none."""
-        return int(pc.index(self.shown, name).as_py())
+        near = _raw(pc.indices_nonzero(pc.match_substring(self.shown, name)), np.uint64)
+        return next((int(number) for number in near.tolist() if self.shown.take(at(np.array([number]))).to_pylist() == [name]), -1)
 
     def matching(self, text: str) -> Mask:
         """Of each name whether it has the text in it, upper and lower case being the same."""
-        wanted = pc.utf8_lower(pa.scalar(text)).as_py()
-        found: Mask = np.asarray(pc.match_substring(self.lower, wanted).to_numpy(zero_copy_only=False), dtype=np.bool_)
-        return found
+        return truths(pc.match_substring(self.lower, "".join(lower(character) for character in text)))
+
+
+def lower(character: str) -> str:
+    """One character in lower case, as Arrow lowers the names: never two for one."""
+    return character.lower()[:1]
 
 
 def names_of(columns: Iterable[pa.ChunkedArray | pa.Array]) -> tuple[Names, list[Codes]]:
     """All names in these columns, and each column as numbers of them."""
-    parts = [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in columns]
+    parts = [_one_array(column) for column in columns]
     whole = pa.concat_arrays([part.cast(pa.large_string()) for part in parts])
     encoded = whole.dictionary_encode()
-    lower = pc.utf8_lower(encoded.dictionary)
-    order = pc.sort_indices(pa.table({"lower": lower, "shown": encoded.dictionary}), [("lower", "ascending"), ("shown", "ascending")])
+    lowered = pc.utf8_lower(encoded.dictionary)
+    order = pc.sort_indices(pa.table({"lower": lowered, "shown": encoded.dictionary}), [("lower", "ascending"), ("shown", "ascending")])
     rank = np.empty(len(order), np.int32)
-    rank[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
-    codes = rank[encoded.indices.to_numpy()] if len(order) else np.zeros(len(whole), np.int32)
+    rank[_raw(order, np.uint64)] = np.arange(len(order), dtype=np.int32)
+    codes = rank[_raw(encoded.indices, np.int32)]
     ends = np.cumsum([len(part) for part in parts])[:-1]
-    return Names(encoded.dictionary.take(order), lower.take(order)), list(np.split(codes, ends))
+    return Names(encoded.dictionary.take(order), lowered.take(order)), list(np.split(codes, ends))

@@ -10,7 +10,7 @@ import numpy as np
 
 from doesitrun.catalog.answers import Each, Evidence, Failure, History, Line, Page, Pair, Query, Suggestion
 from doesitrun.catalog.asking import forecasts_at, rows_drawn
-from doesitrun.catalog.columns import Codes
+from doesitrun.catalog.columns import Codes, at
 from doesitrun.catalog.snapshot import GB, Catalog
 from doesitrun.catalog.words import (
     RUNGS,
@@ -52,7 +52,7 @@ def page(data: Catalog, model_id: str, wanted: Query | None = None) -> Page:
         model_id=model_id,
         line=line,
         lines=tuple(lines.values()),
-        histories=_histories(data, rows, lines),
+        histories=_histories(data, rows, lines, line),
         evidence=_evidence(values) if line.result in (Result.PASS, Result.FAIL) or values.get("output_text") else None,
         failure=_failure(line, values),
         stack=software(values, line.target),
@@ -103,17 +103,12 @@ def _page_without_row(
 
 def _no_such_model(data: Catalog, model_id: str) -> str:
     shown = model_id if len(model_id) <= 200 else f"{model_id[:200]}..."
-    near = [str(name) for name in data.names.shown.filter(_mask(data, model_id)).slice(0, _NEAR_NAMES).to_pylist()]
+    alike = np.flatnonzero(data.names.matching(model_id.rpartition("/")[2]))[:_NEAR_NAMES]
+    near = [str(name) for name in data.names.shown.take(at(alike)).to_pylist()]
     if not near and len(data.names) <= 20_000:
         near = difflib.get_close_matches(model_id, data.names.shown.to_pylist(), _NEAR_NAMES)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return f"These data have nothing on {shown}.{hint} Look for a part of its name, or run `doesitrun test` on it."
-
-
-def _mask(data: Catalog, text: str) -> Any:
-    import pyarrow as pa
-
-    return pa.array(data.names.matching(text.rpartition("/")[2]))
 
 
 def _whole(data: Catalog, row: int) -> tuple[Mapping[str, Any], tuple[str, ...]]:
@@ -145,8 +140,9 @@ def _fits(line: Line, query: Query) -> bool:
 
 
 # ---------------------------------------------------------------------------------- history
-def _histories(data: Catalog, rows: Codes, lines: Mapping[int, Line]) -> tuple[History, ...]:
-    subjects: dict[tuple[str, str], list[Line]] = {}
+def _histories(data: Catalog, rows: Codes, lines: Mapping[int, Line], chosen: Line) -> tuple[History, ...]:
+    """By target and task: that of the chosen line first."""
+    subjects: dict[tuple[str, str], list[Line]] = {(chosen.target, chosen.task): []}
     for row in data.speaking(rows, Each.PAIR).tolist():
         line = lines[row]
         subjects.setdefault((line.target, line.task), []).insert(0, line)  # rows have the newest pair first

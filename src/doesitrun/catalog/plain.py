@@ -20,11 +20,9 @@ def as_json(answer: Any) -> Any:
     if isinstance(answer, Pair):
         return str(answer)
     if dataclasses.is_dataclass(answer) and not isinstance(answer, type):
-        values = {field.name: as_json(getattr(answer, field.name)) for field in dataclasses.fields(answer)}
         if isinstance(answer, Line):
-            del values["row"]  # a number that means nothing outside of this process
-            return {"kind": _kind(answer), **values}
-        return values
+            return {name: as_json(value) for name, value in line_values(answer).items()}
+        return {field.name: as_json(getattr(answer, field.name)) for field in dataclasses.fields(answer)}
     if isinstance(answer, Mapping):
         return {str(as_json(key)): as_json(value) for key, value in answer.items()}
     if isinstance(answer, list | tuple):
@@ -38,7 +36,9 @@ def as_json(answer: Any) -> Any:
     return answer
 
 
-def _kind(line: Line) -> str:
-    if line.result:
-        return "result"
-    return "forecast" if line.forecast else "nothing"
+def line_values(line: Line) -> dict[str, Any]:
+    """A line's fields by name, with `kind` before them: result, forecast or nothing."""
+    kind = "result" if line.result else "forecast" if line.forecast else "nothing"
+    values = {field.name: getattr(line, field.name) for field in dataclasses.fields(line)}
+    del values["row"]  # a number that means nothing outside of this process
+    return {"kind": kind, **values}

@@ -52,7 +52,7 @@ class DataFile:
     light: pa.Table
     """The columns of LIGHT, in the order of `numbers`."""
     numbers: pa.Array
-    """Of each row of `light` its place in the file."""
+    """Of each row of `light` its place in the file, as whole numbers."""
     handle: pq.ParquetFile | None
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -125,8 +125,8 @@ def read_rows(path: Path, name: str, *, keep_open: bool) -> DataFile:
     light = _completed(in_todays_types(table, path))
     kept = pc.and_(pc.is_valid(light["model_id"]), pc.is_valid(light["result"]))
     for column in VERSIONS:
-        emulated = pc.fill_null(pc.match_substring(light[column], "emulated"), fill_value=False)
-        kept = pc.and_(kept, pc.invert(emulated))
+        real = pc.or_kleene(pc.is_null(light[column]), pc.invert(pc.match_substring(light[column], "emulated")))
+        kept = pc.and_(kept, real)
     numbers = pc.indices_nonzero(kept)
     return DataFile(name, path, was, light.take(numbers).combine_chunks(), numbers, handle if keep_open else None)
 
@@ -139,7 +139,7 @@ def _completed(table: pa.Table) -> pa.Table:
         found[name] = column.cast(arrow_type(kind)) if column.type != arrow_type(kind) else column
     for name, target in TARGETS.items():
         for column, distribution in target.VERSION_COLUMNS.items():
-            if distribution != target.COMPILER:
+            if distribution != target.COMPILER or not found["target"].null_count:
                 continue
             there = pc.and_(pc.is_valid(found[column]), pc.or_(pc.is_null(found["target"]), pc.equal(found["target"], name)))
             there = pc.fill_null(there, fill_value=False)

@@ -53,11 +53,16 @@ def open_data(place: str | Path, every_s: float = EVERY_S) -> Source:
     `every_s` is the least time between two looks at whether something changed.
     Raises WorkspaceError or HubError when there is nothing that can be read, UsageError for an address that is none.
     """
+    return Source(locator(place), every_s)
+
+
+def locator(place: str | Path) -> Callable[[], Path]:
+    """What gives the folder (or the one file) of a place, as it is now. Raises UsageError for an address that is none."""
     text = str(place)
     if text.startswith(HUB_SCHEME):
-        return Source(PublishedDataset(dataset_id(text)).folder, every_s)
+        return PublishedDataset(dataset_id(text)).folder
     path = Path(place).expanduser()
-    return Source(lambda: path, every_s)
+    return lambda: path
 
 
 class Source:

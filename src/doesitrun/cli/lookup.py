@@ -40,7 +40,7 @@ def lookup(
     sort: Annotated[str | None, typer.Option(help="A column: model_id, result, cores, wall_s, peak_gb, weights_gb, tested_at, ...")] = None,
     descending: Annotated[bool, typer.Option("--desc", help="The largest first.")] = False,
     offset: Annotated[int, typer.Option(min=0, help="Lines to pass over.")] = 0,
-    limit: Annotated[int, typer.Option(min=0, help="Lines to show.")] = 100,
+    limit: Annotated[int, typer.Option(min=0, help="Lines to show.")] = 50,
     data: Data = DEFAULT_DATA,
     as_json: Json = False,
 ) -> None:

@@ -134,7 +134,10 @@ def _sections(page: Page, place: str) -> list[Text | Table]:
         said += [("meaning", failure.meaning), ("advice", failure.advice), ("error", failure.text)]
         parts += [_heading("Why there is no PASS"), fact_table([(name, plain(value)) for name, value in said if value])]
     if page.evidence:
-        parts += [_heading("What it rests on"), fact_table(_evidence_facts(page.evidence))]
+        parts += [
+            _heading("What it rests on" if page.line.result == Result.PASS else "What was measured"),
+            fact_table(_evidence_facts(page.evidence)),
+        ]
     if page.suggestions:
         parts += [_heading("What to try next"), *map(_suggestion, page.suggestions)]
     for history in page.histories:

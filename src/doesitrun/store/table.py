@@ -150,9 +150,14 @@ def read_table(place: Path) -> pa.Table:
     `place` is a Parquet file, a workspace (its data folder is read), or any other folder of Parquet files.
     What a file lacks is null there. Raises WorkspaceError for a file that cannot be read or does not fit.
     """
+    return read_files(_parquet_files(place))
+
+
+def read_files(paths: Iterable[Path]) -> pa.Table:
+    """The rows of some files, as `read_table` gives them."""
     import pyarrow as pa
 
-    tables = [schema().empty_table(), *map(_today, _parquet_files(place))]
+    tables = [schema().empty_table(), *map(_today, paths)]
     names = list(dict.fromkeys(name for table in tables for name in table.column_names))
     fields = [_common_field(name, tables) for name in names]
     merged = pa.schema(fields, metadata=schema().metadata)
