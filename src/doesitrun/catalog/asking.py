@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from doesitrun.catalog.answers import UNTESTED, Choices, Each, Found, Line, Query, Size, Sort, View
-from doesitrun.catalog.columns import Coded, Codes, Mask, Numbers, at, order_of
+from doesitrun.catalog.columns import Coded, Codes, Mask, Numbers, at, moment, order_of, values_of
 from doesitrun.catalog.snapshot import Catalog, Plans, Ranking
 from doesitrun.catalog.words import fault_of, nothing_found, reason_words, why_forecast, why_not
 from doesitrun.records import Forecast
 from doesitrun.tasks import TASKS
 
 SIZES = tuple(Size)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -328,18 +326,10 @@ def forecasts_at(plans: Plans | None, places: Codes) -> list[Forecast | None]:
     """The forecasts at some lines of the table; None for -1."""
     if plans is None or not (places >= 0).any():
         return [None] * len(places)
-    found = iter([Forecast(**values) for values in plans.table.take(at(places[places >= 0])).to_pylist()])
+    taken = plans.table.take(at(places[places >= 0]))
+    columns = [values_of(column) for column in taken.columns]
+    found = iter([Forecast(**dict(zip(taken.column_names, values, strict=True))) for values in zip(*columns, strict=True)])
     return [next(found) if place >= 0 else None for place in places.tolist()]
-
-
-def moment(milliseconds: float) -> datetime | None:
-    """A time in UTC; None for NaN and for what no calendar holds."""
-    if milliseconds != milliseconds:  # NaN
-        return None
-    try:
-        return _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return None
 
 
 def _whole(number: float) -> int | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,11 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from doesitrun.store.table import clean_text
+
 Codes: TypeAlias = npt.NDArray[np.int32]
 Numbers: TypeAlias = npt.NDArray[np.float64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _PART = re.compile(r"\d+|[a-z]+")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BEFORE_RELEASE = ("dev", "a", "alpha", "b", "beta", "rc", "pre")
 
 
@@ -79,6 +85,27 @@ def _raw(array: pa.Array, dtype: Any) -> npt.NDArray[Any]:
     return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
 
 
+def values_of(column: pa.ChunkedArray) -> list[Any]:
+    """The column as Python objects: times in UTC, lists as lists."""
+    if pa.types.is_timestamp(column.type):
+        return [moment(milliseconds) for milliseconds in moments(column).tolist()]
+    if pa.types.is_list(column.type):
+        items = iter(pc.list_flatten(column).to_pylist())
+        return [None if length is None else list(islice(items, length)) for length in pc.list_value_length(column).to_pylist()]
+    found: list[Any] = column.to_pylist()
+    return found
+
+
+def moment(milliseconds: float) -> datetime | None:
+    """A time in UTC; None for NaN and for what no calendar holds."""
+    if math.isnan(milliseconds):
+        return None
+    try:
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+
+
 def moments(column: pa.ChunkedArray | pa.Array) -> Numbers:
     """Times as milliseconds since 1970; null is NaN."""
     return numbers(column.cast(pa.timestamp("ms")).cast(pa.int64()))
@@ -123,12 +150,12 @@ class Names:
 
     def number(self, name: str) -> int:
         """The number of the model of exactly this name; -1 if there is none."""
-        near = _raw(pc.indices_nonzero(pc.match_substring(self.shown, name)), np.uint64)
+        near = _raw(pc.indices_nonzero(pc.match_substring(self.shown, clean_text(name))), np.uint64)
         return next((int(number) for number in near.tolist() if self.shown.take(at(np.array([number]))).to_pylist() == [name]), -1)
 
     def matching(self, text: str) -> Mask:
         """Of each name whether it has the text in it, upper and lower case being the same."""
-        return truths(pc.match_substring(self.lower, "".join(lower(character) for character in text)))
+        return truths(pc.match_substring(self.lower, "".join(lower(character) for character in clean_text(text))))
 
 
 def lower(character: str) -> str:

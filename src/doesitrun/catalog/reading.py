@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from doesitrun.catalog.columns import values_of
 from doesitrun.errors import WorkspaceError
 from doesitrun.files import reaching
 from doesitrun.records import Forecast, Ranked, columns
@@ -139,10 +140,10 @@ def _completed(table: pa.Table) -> pa.Table:
         found[name] = column.cast(arrow_type(kind)) if column.type != arrow_type(kind) else column
     for name, target in TARGETS.items():
         for column, distribution in target.VERSION_COLUMNS.items():
-            if distribution != target.COMPILER or not found["target"].null_count:
+            complete = not any(found[told].null_count for told in ("target", "compiler", "compiler_version"))
+            if complete or distribution != target.COMPILER or found[column].null_count == table.num_rows:
                 continue
-            there = pc.and_(pc.is_valid(found[column]), pc.or_(pc.is_null(found["target"]), pc.equal(found["target"], name)))
-            there = pc.fill_null(there, fill_value=False)
+            there = pc.and_(pc.is_valid(found[column]), pc.fill_null(pc.equal(found["target"], name), fill_value=True))
             for missing, value in (("target", name), ("compiler", target.COMPILER), ("compiler_version", found[column])):
                 found[missing] = pc.if_else(pc.and_(there, pc.is_null(found[missing])), value, found[missing])
     found["cores"] = pc.coalesce(found["cores"], found["tp"])
@@ -157,8 +158,8 @@ def _row_at(file: pq.ParquetFile, place: int, path: Path) -> dict[str, Any]:
         if place < before + batch.num_rows:
             one = pa.Table.from_batches([batch.slice(place - before, 1)])
             one.validate(full=True)
-            row: dict[str, Any] = in_todays_types(one, path).to_pylist()[0]
-            return row
+            whole = in_todays_types(one, path)
+            return {name: values_of(column)[0] for name, column in zip(whole.column_names, whole.columns, strict=True)}
         before += batch.num_rows
     message = f"{path} has no row {place} any more: open the data again."
     raise WorkspaceError(message)
