@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from doesitrun.catalog import Catalog, Each, Line, Query, Size, Sort, View, as_json, choices, find, open_data
+from doesitrun.catalog import Catalog, Each, Line, Query, Size, Sort, View, as_json, choices, find, open_data, page
 from doesitrun.catalog.columns import lower, names_of, version_key
 from doesitrun.outcomes import Reason, Result
 from doesitrun.records import Row
@@ -264,6 +264,18 @@ def test_the_newest_ranking_and_plans_count(tmp_path: Path) -> None:
     line = one(data, view=View.TRENDING)
     assert line.forecast is not None
     assert (line.model_id, line.forecast.cores) == ("m/new", 2)
+
+
+def test_what_the_newest_day_does_not_have_is_of_the_day_before(tmp_path: Path) -> None:
+    """One day need not have every order and every model: what it has replaces, and nothing else is lost."""
+    rank(tmp_path, "m/old", day="2026-01-01", by="downloads")
+    rank(tmp_path, "m/new", day="2026-02-01", by="trending")
+    plan(tmp_path, forecast("m/old", cores=8), forecast("m/new", cores=8), day="2026-01-01")
+    plan(tmp_path, forecast("m/new", cores=2), day="2026-02-01")
+    data = catalog(tmp_path, row())
+    assert [(line.model_id, line.forecast and line.forecast.cores) for line in lines(data, view=View.DOWNLOADS)] == [("m/old", 8)]
+    assert [(line.model_id, line.forecast and line.forecast.cores) for line in lines(data, view=View.TRENDING)] == [("m/new", 2)]
+    assert len(page(data, "m/new").forecasts) == 1
 
 
 # ---------------------------------------------------------------------------------- selectors and addresses

@@ -27,20 +27,21 @@ def build(
     loaded_at: datetime,
     notices: Sequence[str],
     files: Sequence[DataFile],
-    ranking: tuple[str, pa.Table] | None,
-    plans: Mapping[str, pa.Table],
+    rankings: Sequence[tuple[str, pa.Table]],
+    plans: Mapping[str, Sequence[pa.Table]],
 ) -> Catalog:
-    """The catalog of what was read. `ranking` is the newest day and its lines; `plans` are by target."""
+    """The catalog of what was read. `rankings` are by day, the newest first; `plans` are by target, the newest first."""
     rows = _together(files)
-    ids = [rows["model_id"], *([ranking[1]["model_id"]] if ranking else []), *(table["model_id"] for table in plans.values())]
-    names, (model, *others) = names_of(ids)
-    known = []  # what is said of models, the most trusted last
-    if ranking:
-        lines = ranking[1]
-        known.append((others[0], lines["architecture"], numbers(lines["parameters"]) * BYTES_PER_PARAMETER / GB))
+    ranked = _newest([table for _, table in rankings], ("task", "by"))
+    planned = {target: _newest(tables, ("model_id",)) for target, tables in plans.items()}
+    lines = [*([ranked] if rankings else []), *planned.values()]
+    names, (model, *models) = names_of([rows["model_id"], *(table["model_id"] for table in lines)])
     columns, pairs = _columns(rows, model, files)
-    planned = dict(zip(plans, others[1:] if ranking else others, strict=True))
-    known += [(planned[target], table["architecture"], numbers(table["weights_bytes"]) / GB) for target, table in plans.items()]
+    of_ranked = models[: len(models) - len(planned)]
+    of_planned = dict(zip(planned, models[len(of_ranked) :], strict=True))
+    # What is said of models, the most trusted last.
+    known = [(of, ranked["architecture"], numbers(ranked["parameters"]) * BYTES_PER_PARAMETER / GB) for of in of_ranked]
+    known += [(of_planned[target], table["architecture"], numbers(table["weights_bytes"]) / GB) for target, table in planned.items()]
     known.append((model, rows["architecture"], columns.weights_gb))
     architecture, model_gb = _of_models(known, len(names))
     return Catalog(
@@ -51,11 +52,26 @@ def build(
         names=names,
         columns=_taken(columns, _order(columns, pairs)),
         pairs=pairs,
-        ranking=_ranking(*ranking, others[0]) if ranking else None,
-        plans={target: _plans(target, table, planned[target], len(names)) for target, table in plans.items()},
+        ranking=_ranking(rankings[0][0], ranked, of_ranked[0]) if rankings else None,
+        plans={target: _plans(target, table, of_planned[target], len(names)) for target, table in planned.items()},
         architecture=architecture,
         model_gb=model_gb,
     )
+
+
+def _newest(tables: Sequence[pa.Table], by: Sequence[str]) -> pa.Table:
+    """The lines of all tables but those that a table before has, too: lines with the same texts in the columns `by`."""
+    if len(tables) < 2:
+        return tables[0] if tables else None
+    together = pa.concat_tables(tables)
+    place = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
+    key = np.zeros(len(place), np.int64)
+    for name in by:
+        column = coded(together[name])
+        key = key * len(column.values) + column.codes
+    first = np.full(int(key.max(initial=0)) + 1, len(tables))
+    np.minimum.at(first, key, place)
+    return together.take(at(np.flatnonzero(place == first[key]))).combine_chunks()
 
 
 def _together(files: Sequence[DataFile]) -> pa.Table:

@@ -100,9 +100,10 @@ class Columns:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The newest ranking, line by line."""
+    """The newest rankings, line by line."""
 
     day: str
+    """The newest day; where that day has not some task or order, its lines are of an earlier one."""
     model: Codes
     task: Coded
     by: Coded

@@ -28,7 +28,7 @@ from doesitrun.catalog.reading import (
 )
 from doesitrun.catalog.snapshot import Catalog
 from doesitrun.errors import DoesItRunError, WorkspaceError
-from doesitrun.hub.published import HUB_SCHEME, PublishedDataset, dataset_id
+from doesitrun.hub.published import HUB_SCHEME, RECENT_DAYS, PublishedDataset, dataset_id
 from doesitrun.records import Forecast, Ranked
 
 EVERY_S = 10.0
@@ -43,8 +43,9 @@ class _State:
     rows: dict[str, DataFile] = field(default_factory=dict)
     records: dict[str, tuple[Signature, pa.Table]] = field(default_factory=dict)
     broken: dict[str, Broken] = field(default_factory=dict)
-    ranking: str | None = None
-    plans: dict[str, str] = field(default_factory=dict)
+    rankings: list[str] = field(default_factory=list)
+    plans: dict[str, list[str]] = field(default_factory=dict)
+    """Names of the records that are in use, the newest first."""
 
 
 def open_data(place: str | Path, every_s: float = EVERY_S) -> Source:
@@ -108,10 +109,10 @@ class Source:
             self._state = state
             return _with_notices(old, problems)
         self._state = state
-        ranking = (Path(state.ranking).stem, state.records[state.ranking][1]) if state.ranking else None
-        plans = {target: state.records[name][1] for target, name in state.plans.items()}
+        rankings = [(Path(name).stem, state.records[name][1]) for name in state.rankings]
+        plans = {target: [state.records[name][1] for name in names] for target, names in state.plans.items()}
         version = 1 if old is None else old.version + 1
-        return build(version, datetime.now(UTC), problems, list(state.rows.values()), ranking, plans)
+        return build(version, datetime.now(UTC), problems, list(state.rows.values()), rankings, plans)
 
 
 def _with_notices(data: Catalog, notices: tuple[str, ...]) -> Catalog:
@@ -122,7 +123,7 @@ def _same(new: _State, old: _State) -> bool:
     """True when every row, ranking and plan is the one from before."""
     same_rows = list(new.rows) == list(old.rows) and all(new.rows[name] is old.rows[name] for name in new.rows)
     same_records = all(name in old.records and new.records[name] is old.records[name] for name in new.records)
-    return same_rows and same_records and (new.ranking, new.plans) == (old.ranking, old.plans)
+    return same_rows and same_records and (new.rankings, new.plans) == (old.rankings, old.plans)
 
 
 def _look(root: Path, old: _State) -> tuple[_State, tuple[str, ...]]:
@@ -139,24 +140,23 @@ def _look(root: Path, old: _State) -> tuple[_State, tuple[str, ...]]:
         file = _kept_or_read(path, name, (kept.signature, kept) if kept else None, read, old, new)
         if file is not None:
             new.rows[name] = file
-    # A file that vanished between the listing and the reading is no problem: the next look sees it gone.
-    records = _State(ranking=_first_readable(ranking_files(root), root, Ranked, old, new) if root.is_dir() else None)
     if root.is_dir():
+        new.rankings.extend(_readable(ranking_files(root), root, Ranked, old, new))
         for target, paths in plan_files(root).items():
-            newest = _first_readable(paths, root, Forecast, old, new)
-            if newest is not None:
-                records.plans[target] = newest
-    state = _State(new.rows, new.records, new.broken, records.ranking, records.plans)
-    return state, tuple(broken.problem for broken in new.broken.values())
+            names = _readable(paths, root, Forecast, old, new)
+            if names:
+                new.plans[target] = names
+    return new, tuple(broken.problem for broken in new.broken.values())
 
 
 def _name(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path != root else path.name
 
 
-def _first_readable(paths: list[Path], root: Path, record: type[Ranked | Forecast], old: _State, new: _State) -> str | None:
-    """The newest of these files that can be read, or its content from before."""
-    for path in paths:
+def _readable(paths: list[Path], root: Path, record: type[Ranked | Forecast], old: _State, new: _State) -> list[str]:
+    """The names of those of the newest files that can be read, or could before."""
+    names = []
+    for path in paths[:RECENT_DAYS]:
         name = _name(path, root)
 
         def read(path: Path = path) -> tuple[Signature, pa.Table]:
@@ -166,8 +166,8 @@ def _first_readable(paths: list[Path], root: Path, record: type[Ranked | Forecas
         found = _kept_or_read(path, name, (kept[0], kept) if kept else None, read, old, new)
         if found is not None:
             new.records[name] = found
-            return name
-    return None
+            names.append(name)
+    return names
 
 
 def _kept_or_read(path: Path, name: str, kept: tuple[Signature, T] | None, read: Callable[[], T], old: _State, new: _State) -> T | None:

@@ -12,6 +12,8 @@ from doesitrun.errors import DoesItRunError, HubError, UsageError
 
 HUB_SCHEME = "hf://"
 TIMEOUT_S = 30.0
+RECENT_DAYS = 7
+"""Days of rankings and plans that are looked at: one day's need not have all tasks, orders and models."""
 _ADDRESS = re.compile(r"hf://datasets/(?P<id>[A-Za-z0-9._-]+/[A-Za-z0-9._-]+)/?")
 
 
@@ -56,13 +58,13 @@ class PublishedDataset:
 
 
 def wanted_files(names: Iterable[str]) -> list[str]:
-    """Of a dataset's files those that a look-up reads: all rows, and the newest two rankings and days of plans."""
+    """Of a dataset's files those that a look-up reads: all rows, and rankings and plans of the newest days."""
     parquet = sorted(name for name in names if name.endswith(".parquet"))
     rows = [name for name in parquet if name.startswith("data/")]
     rankings = [name for name in parquet if name.startswith("rankings/")]
     plans = [name for name in parquet if name.startswith("plans/") and name.count("/") == 2]
-    days = sorted({name.split("/")[1] for name in plans})[-2:]
-    return [*rows, *rankings[-2:], *(name for name in plans if name.split("/")[1] in days)]
+    days = sorted({name.split("/")[1] for name in plans})[-RECENT_DAYS:]
+    return [*rows, *rankings[-RECENT_DAYS:], *(name for name in plans if name.split("/")[1] in days)]
 
 
 def _literal(name: str) -> str:
