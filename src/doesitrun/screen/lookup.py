@@ -127,6 +127,8 @@ def _page_facts(page: Page) -> list[tuple[str, Text]]:
 
 
 def _sections(page: Page, place: str) -> list[Text | Table]:
+    from doesitrun.catalog import why_forecast as forecast_line
+
     parts: list[Text | Table] = []
     if page.failure:
         failure = page.failure
@@ -140,6 +142,9 @@ def _sections(page: Page, place: str) -> list[Text | Table]:
         ]
     if page.suggestions:
         parts += [_heading("What to try next"), *map(_suggestion, page.suggestions)]
+    others = [forecast for forecast in page.forecasts if forecast != page.line.forecast]
+    if others:
+        parts += [_heading("What the planner expects"), fact_table([(each.target, plain(forecast_line(each))) for each in others])]
     for history in page.histories:
         parts += [_heading(f"History on {history.target}{f', {history.task}' if history.task else ''}"), plain(history.sentence)]
         parts.append(_history_table(history))
