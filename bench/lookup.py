@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,22 @@ MEANINGS = {
     "rss_mb_1m": "the same with 1,000,000 rows",
     "command_s_10k": "seconds of `doesitrun lookup qwen` on 10,000 rows, start-up included, median of 5",
 }
-WORDS = ("qwen3", "llama", "SmolLM2", "instruct", "mistral-7.0b", "zzzz", "lab7", "deepseek", "235", "synthetic/team4")
+COMMON = ("qwen3", "llama", "instruct", "zzzz")
 
 
-def session(data: Catalog, draw: random.Random) -> Iterator[Query]:
+def words(names: Sequence[str], draw: random.Random) -> list[str]:
+    """What visitors look for: a few common words, and parts of names that nobody has looked for yet."""
+    found = list(COMMON)
+    for name in draw.choices(names, k=6):
+        start = draw.randrange(len(name) - 4)
+        found.append(name[start : start + draw.randint(4, 10)])
+    return found
+
+
+def session(data: Catalog, names: Sequence[str], draw: random.Random) -> Iterator[Query]:
     """What one visitor does: types a word letter by letter, then narrows, sorts, turns pages and changes the view."""
     offered = choices(data)
-    for word in WORDS:
+    for word in words(names, draw):
         text = word
         for end in range(1, len(word) + 1):
             yield Query(text=word[:end], target="neuron")
@@ -77,7 +86,8 @@ def queries(folder: Path) -> dict[str, float]:
     data = open_data(folder).current()
     opened_s = time.perf_counter() - started
     draw = random.Random(SEED)
-    times = [timed(lambda query=query: find(data, query)) for _ in range(ROUNDS) for query in session(data, draw)]  # type: ignore[misc]
+    names = data.names.shown.to_pylist()
+    times = [timed(lambda query=query: find(data, query)) for _ in range(ROUNDS) for query in session(data, names, draw)]  # type: ignore[misc]
     rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     return {
         "p95": p95(times),
@@ -99,10 +109,11 @@ def in_a_process(folder: Path) -> dict[str, float]:
 
 def pandas_times(frame: pd.DataFrame) -> list[float]:
     """Milliseconds of plain pandas for every key typed."""
-    typed = [word[:end] for word in WORDS for end in range(1, len(word) + 1)]
+    draw = random.Random(SEED)
+    names = sorted(set(frame.model_id))
+    typed = [word[:end] for _ in range(3) for word in words(names, draw) for end in range(1, len(word) + 1)]
     return [
         timed(lambda text=text: frame[frame.model_id.str.contains(text, case=False, regex=False)])  # type: ignore[misc]
-        for _ in range(3)
         for text in typed
     ]
 

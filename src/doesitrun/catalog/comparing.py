@@ -153,7 +153,7 @@ def _tally(data: Catalog, name: str, results: Iterable[int]) -> Tally:
 
 
 def _distribution(values: Any) -> tuple[float, ...]:
-    return tuple(np.sort(values[~np.isnan(values)]).tolist())
+    return tuple(np.sort(values[np.isfinite(values)]).tolist())
 
 
 # ---------------------------------------------------------------------------------- changes over time
