@@ -13,7 +13,6 @@ from doesitrun.catalog.asking import forecasts_at, rows_drawn
 from doesitrun.catalog.columns import Codes, at
 from doesitrun.catalog.snapshot import GB, Catalog
 from doesitrun.catalog.words import (
-    RUNGS,
     forecast_words,
     graphs_command,
     packages,
@@ -26,6 +25,7 @@ from doesitrun.catalog.words import (
 from doesitrun.errors import ModelNotFoundError, WorkspaceError
 from doesitrun.outcomes import Result
 from doesitrun.records import Forecast
+from doesitrun.verify.rungs import RUNGS
 
 _NEAR_NAMES = 3
 _ALIKE = 3

@@ -22,13 +22,6 @@ FAULTS = {
     Fault.HARNESS: "nothing is known of the model",
 }
 """What a fault says of the model."""
-RUNGS = {
-    "reference": "the checkpoint is whole and speaks English on the CPU",
-    "executed": "compiled graphs ran on the device as planned",
-    "numbers": "the logits are as close to float32 as rounding allows",
-    "fluent": "a judge model finds the text fluent",
-}
-"""What each rung of a verdict means."""
 
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.!_-]*(\+[0-9A-Za-z._-]+)?")
 _TOOLS = {"hf://buckets/": "hf buckets sync", "s3://": "aws s3 sync"}
