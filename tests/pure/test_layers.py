@@ -20,6 +20,7 @@ LAYERS = [
     ("tasks",),
     ("targets",),
     ("hub",),
+    ("select",),
     ("plan",),
     ("script",),
     ("environment", "isolate", "supervise"),
