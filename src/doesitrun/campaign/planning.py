@@ -24,7 +24,11 @@ from doesitrun.tasks import TASKS
 
 def prepare(asks: Sequence[Ask], context: Context) -> list[Prepared]:
     """The plans of many models, outlined in one process. Raises ModelNotFoundError, HubError, StackError, UsageError."""
-    opened = [hub.open_checkpoint(ask.model, ask.revision) for ask in asks]
+    return prepare_opened(asks, [hub.open_checkpoint(ask.model, ask.revision) for ask in asks], context)
+
+
+def prepare_opened(asks: Sequence[Ask], opened: Sequence[Checkpoint | Refusal], context: Context) -> list[Prepared]:
+    """The plans of models that were looked at already, outlined in one process. Raises StackError, UsageError."""
     requests = [_outline_request(ask, found) if isinstance(found, Checkpoint) else None for ask, found in zip(asks, opened, strict=True)]
     outlines = _outlines([request for request in requests if request is not None], context)
     return [

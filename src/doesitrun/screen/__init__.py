@@ -1,5 +1,6 @@
 """Records as people read them in a terminal. Text from outside is shown as it is, never as markup or control codes."""
 
+from doesitrun.screen.hub import show_import, show_publication, show_ranking, show_selection
 from doesitrun.screen.plans import plan_json, show_plan
 from doesitrun.screen.progress import announce, progress, step_of, warn
 from doesitrun.screen.rows import show_demo, show_outcome, show_row
@@ -10,10 +11,14 @@ __all__ = [
     "plan_json",
     "progress",
     "show_demo",
+    "show_import",
     "show_outcome",
     "show_plan",
+    "show_publication",
+    "show_ranking",
     "show_report",
     "show_row",
+    "show_selection",
     "show_stacks",
     "stack_json",
     "step_of",

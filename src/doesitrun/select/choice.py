@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from doesitrun.outcomes import Reason, Stage
+from doesitrun.outcomes import Fault, Reason, Stage
 from doesitrun.records import Forecast, Ranked
 from doesitrun.select.hand import Hand, Pin
 from doesitrun.select.pace import Pace, size_of
@@ -218,6 +218,8 @@ def _sorted_out(candidate: _Candidate, wanted: Wanted) -> Selected | None:
     if forecast is None or forecast.outcome == "plan":
         return None
     reason = _known_reason(forecast.reason)
+    if reason.fault is Fault.HARNESS:  # the planner, host or Hub failed: nothing is known of the model
+        return None
     return _line(candidate, wanted, reason, forecast.detail or reason.meaning, stage=Stage.PLAN)
 
 
