@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def listed(hub: Hub, waits: Traffic, top: int = 7) -> list[str]:
         (Fault(LISTING, skip=1, times=2, status=500), [1.0, 2.0]),
         (Fault(LISTING, skip=1, status=503, headers={"Retry-After": "3"}), [3.0]),
         (Fault(LISTING, skip=1, cut_after=20), [1.0]),
-        (Fault(LISTING, skip=1, wait_s=0.6), [1.0]),
+        (Fault(LISTING, skip=1, wait_s=2.0), [1.0]),
         (Fault(LISTING, skip=1, status=307, headers={"Location": "/api/models?pipeline_tag=text-generation&sort=downloads&cursor=3"}), []),
     ],
     ids=["429", "500", "503", "cut", "slow", "redirect"],
@@ -83,7 +84,8 @@ def listed(hub: Hub, waits: Traffic, top: int = 7) -> list[str]:
 def test_a_fault_between_pages_is_waited_out_and_no_page_is_read_twice(
     real_client: Hub, monkeypatch: pytest.MonkeyPatch, fault: Fault, pauses: list[float]
 ) -> None:
-    monkeypatch.setattr(traffic, "TIMEOUT_S", 0.3)
+    if fault.wait_s:
+        monkeypatch.setattr(traffic, "TIMEOUT_S", 1.0)
     names = popular(real_client, 9)
     real_client.fail(fault)
     waits = Waits()
@@ -119,9 +121,10 @@ def test_a_quota_that_others_have_used_up_is_waited_for_as_long_as_the_hub_says(
         (Fault(LISTING, times=99, status=502), HubError, "failed 6 times in a row (502)"),
         (html(path=LISTING), HubError, "is no JSON"),
         (Fault(LISTING, times=99, loop=True), HubError, "goes round in circles"),
+        (Fault(LISTING, times=1, loop=True), HubError, "repeats itself"),
         (Fault(LISTING, status=401, headers={"X-Error-Message": "Invalid credentials in Authorization header"}), HubError, "HF_TOKEN"),
     ],
-    ids=["429 for ever", "429 for an hour", "502 for ever", "html", "pagination loop", "bad token"],
+    ids=["429 for ever", "429 for an hour", "502 for ever", "html", "pagination loop", "a page twice", "bad token"],
 )
 def test_a_hub_that_stays_broken_is_one_sentence(real_client: Hub, fault: Fault, kind: type[HubError], said: str) -> None:
     popular(real_client, 4)
@@ -194,7 +197,10 @@ def test_a_model_that_became_private_since_it_was_listed_is_told_so(real_client:
 
 
 @pytest.mark.parametrize("status", [429, 500])
-def test_a_throttled_or_failing_hub_is_never_a_model_without_a_config(real_client: Hub, status: int) -> None:
+def test_a_throttled_or_failing_hub_is_never_a_model_without_a_config(
+    real_client: Hub, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     model(real_client, "org/m")
     real_client.fail(Fault(r"/org/m/resolve/.*", times=99, status=status, headers={"Retry-After": "1"}))
     with pytest.raises(HubError, match=f"({status})") as failed:

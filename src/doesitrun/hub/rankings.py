@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,26 +48,19 @@ def take(task: str, by: str, top: int) -> list[Listed]:
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
     now = datetime.now(UTC).replace(microsecond=0)
     found: dict[str, Listed] = {}
+    told = 0
     try:
-        for info in _ending(api.list_models(pipeline_tag=task, sort=ORDERS[by], limit=top, expand=list(EXPAND))):  # type: ignore[arg-type]
+        infos = api.list_models(pipeline_tag=task, sort=ORDERS[by], limit=top, expand=list(EXPAND))  # type: ignore[arg-type]
+        for info in infos:
+            told += 1
             found.setdefault(info.id, Listed(_ranked(info, task, by, len(found) + 1, now), info, bool(info.private)))
     except json.JSONDecodeError as error:
         raise HubError("The Hub's listing is no JSON: check HF_ENDPOINT, and that no proxy asks for a login.") from error
     except Exception as error:
         raise failure(error, f"the listing of {task}", None) from error
+    if len(found) < told * 0.9:  # ranks move while pages are read, so that a few models come twice
+        raise HubError("The Hub's listing repeats itself: try again later, or take a smaller --top.")
     return list(found.values())
-
-
-def _ending(infos: Iterator[Any] | Any) -> Iterator[Any]:
-    """The models of a listing. One that brings nothing new for long goes round in circles. Raises HubError."""
-    seen: set[str] = set()
-    stale = 0
-    for info in infos:
-        stale = stale + 1 if info.id in seen else 0
-        seen.add(info.id)
-        if stale > 1000:  # a page holds as many; ranks move while pages are read, so a few come twice
-            raise HubError("The Hub's listing goes round in circles: try again later, or take a smaller --top.")
-        yield info
 
 
 def _ranked(info: Any, task: str, by: str, rank: int, now: datetime) -> Ranked:

@@ -29,6 +29,8 @@ TRIES = 6
 LONGEST_WAIT_S = 2 * WINDOW_S
 """A wait that the Hub asks for is granted up to this: its windows are five minutes."""
 READING = ("GET", "HEAD")
+ASIDE = ("/api/agent-harnesses", "/api/telemetry")
+"""What the client asks for reasons of its own: it does without an answer, so nobody waits for one."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,15 @@ class Traffic:
     clock: Callable[[], float] = time.monotonic
     asked: int = 0
     waited_s: float = 0.0
+    _pages: set[str] = field(default_factory=set)
     _spent: deque[tuple[float, float]] = field(default_factory=deque)
     _held_until: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, plain: Callable[..., Any], request: Any, **options: Any) -> Any:
         """The response to a request, after whatever waits it takes. Raises HubError when the Hub stays as it is."""
+        if request.url.path.startswith(ASIDE):
+            return plain(request, **options)
         limits = request.extensions.get("timeout") or {}
         if all(value is None for value in limits.values()):  # the client's listing has no time limit at all
             request.extensions = {**request.extensions, "timeout": dict.fromkeys(("connect", "read", "write", "pool"), TIMEOUT_S)}
@@ -69,12 +74,22 @@ class Traffic:
                 continue
             pause_s = self._pause(request, response, number)
             if pause_s is None:
+                self._check_page(str(request.url))
                 return response
             response.close()
             if number == TRIES or pause_s > LONGEST_WAIT_S:
                 raise _given_up(response.status_code, pause_s)
             self._wait(f"the Hub answered {response.status_code}", pause_s)
         raise AssertionError  # the last try returns or raises
+
+    def _check_page(self, address: str) -> None:
+        """Raises HubError for a later page of a listing that was read already: the client would follow it for ever."""
+        if "cursor=" not in address:
+            return
+        with self._lock:
+            if address in self._pages:
+                raise HubError("The Hub's listing goes round in circles: try again later, or take a smaller --top.")
+            self._pages.add(address)
 
     def _tried(self, plain: Callable[..., Any], request: Any, options: dict[str, Any], *, last: bool) -> Any:
         """The response; None where the network failed and a request that only reads may be sent again."""
