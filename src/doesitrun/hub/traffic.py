@@ -144,7 +144,7 @@ class Traffic:
     def governed(self) -> Iterator[None]:
         """Within, every request of huggingface_hub in this process goes through `send`."""
         from huggingface_hub import set_client_factory
-        from huggingface_hub.utils import logging
+        from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars, logging  # type: ignore[attr-defined]
         from huggingface_hub.utils._http import default_client_factory
 
         def factory() -> Any:
@@ -153,12 +153,15 @@ class Traffic:
             setattr(client, "send", partial(self.send, client.send))  # noqa: B010 mypy knows it as a method
             return client
 
-        verbosity = logging.get_verbosity()
+        verbosity, bars = logging.get_verbosity(), not are_progress_bars_disabled()
         set_client_factory(factory)
         logging.set_verbosity(40)  # waits are told by `watch`
+        disable_progress_bars()
         try:
             yield
         finally:
+            if bars:
+                enable_progress_bars()
             logging.set_verbosity(verbosity)
             set_client_factory(default_client_factory)
 
