@@ -1,5 +1,6 @@
 """Records as people read them in a terminal. Text from outside is shown as it is, never as markup or control codes."""
 
+from doesitrun.screen.campaigns import campaign_screen, show_summary
 from doesitrun.screen.plans import plan_json, show_plan
 from doesitrun.screen.progress import announce, progress, step_of, warn
 from doesitrun.screen.rows import show_demo, show_outcome, show_row
@@ -7,6 +8,7 @@ from doesitrun.screen.stacks import show_report, show_stacks, stack_json
 
 __all__ = [
     "announce",
+    "campaign_screen",
     "plan_json",
     "progress",
     "show_demo",
@@ -15,6 +17,7 @@ __all__ = [
     "show_report",
     "show_row",
     "show_stacks",
+    "show_summary",
     "stack_json",
     "step_of",
     "warn",
