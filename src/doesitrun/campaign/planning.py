@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -42,11 +43,19 @@ def _opened(ask: Ask) -> Checkpoint | Refusal:
     try:
         return hub.open_checkpoint(ask.model, ask.revision)
     except HubThrottledError as error:
-        return Refusal(ask.model, ask.revision or "", Reason.HUB_THROTTLED, str(error))
+        return Refusal(_named(ask.model), ask.revision or "", Reason.HUB_THROTTLED, str(error))
     except ModelNotFoundError as error:
-        return Refusal(ask.model, ask.revision or "", Reason.NOT_FOUND, str(error))
+        return Refusal(_named(ask.model), ask.revision or "", Reason.NOT_FOUND, str(error))
     except HubError as error:
-        return Refusal(ask.model, ask.revision or "", Reason.HUB_ERROR, str(error))
+        return Refusal(_named(ask.model), ask.revision or "", Reason.HUB_ERROR, str(error))
+
+
+def _named(model: str) -> str:
+    """A model id for what was asked: itself, or for a path that is not there one that no other path has."""
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)?", model):
+        return model
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", model.rstrip("/").rpartition("/")[2])[:80]
+    return f"local/{name}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
 
 
 def _surveyed(asks: Sequence[Ask], opened: Sequence[Checkpoint | Refusal], context: Context) -> list[Prepared]:

@@ -48,7 +48,7 @@ def show_summary(summary: Summary, *, as_json: bool) -> None:
         return  # they were events
     screen = Console(highlight=False)
     for name, counts in summary.counts.items():
-        screen.print(plain(f"{name}: {counts}"))
+        screen.print(plain(f"{name}: {counts}"), soft_wrap=True)
         if not counts.planned:
             screen.print(Text("Nothing was planned: this campaign tested nothing.", "bold red"))
         elif not counts.is_complete:
