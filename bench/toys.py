@@ -18,6 +18,7 @@ from pathlib import Path
 from doesitrun import isolate
 from doesitrun.campaign.events import Listen
 from doesitrun.campaign.working import Item, Ran, work
+from doesitrun.errors import DoesItRunError
 from doesitrun.explain import explain
 from doesitrun.isolate import Limits
 from doesitrun.outcomes import Outcome, Reason, Result, Stage
@@ -80,6 +81,8 @@ def attempt(toy: Toy, workspace: Workspace, limits: Limits, seat: Seat, _watch: 
     except KeyboardInterrupt:
         write_row(folder, ended_row(pending, Outcome(Stage.RUN, Reason.INTERRUPTED), now()))
         raise
+    except DoesItRunError as error:
+        return write_row(folder, ended_row(pending, Outcome(Stage.RUN, Reason.HARNESS_ERROR, str(error)), now()))
     outcome = explain(ended, isolate.read_result(folder), isolate.read_log(folder), TARGET) or Outcome(Stage.RUN)
     return write_row(folder, ended_row(pending, outcome, now(), wall_s=ended.wall_s))
 

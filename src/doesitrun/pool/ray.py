@@ -27,8 +27,8 @@ from doesitrun.pool.schedule import Lease, Place
 
 LOOK_S = 1.0
 """Seconds between two looks at the nodes."""
-DOUBT_S = 3.0
-"""Seconds that a node gets no new work after a task was lost there; twice as many after each further loss."""
+DOUBT_S = 1.0
+"""Seconds that a node gets no new work after a task was lost there; twice as many after each further loss in a row."""
 LONGEST_DOUBT_S = 30.0
 OPENING_S = 300.0
 """Seconds to wait for the first node with cores; an autoscaler may have to start it."""
@@ -132,7 +132,7 @@ class RayPool:
             raise PlaceLostError(_lost(lease.place))
         errand = pack(argv, folder, env, limits, self._kept)
         try:
-            returned = self._follow(self._start(errand, node, len(lease.cores)), watch)
+            returned = self._follow(self._start(errand, node, len(lease.cores)), node, watch)
         except self._ray.exceptions.RayTaskError as error:
             cause = error.cause
             raise cause if isinstance(cause, IsolationError) else IsolationError(f"A Ray worker failed: {cause}; see its log.") from None
@@ -151,7 +151,7 @@ class RayPool:
         strategy = PlacementGroupSchedulingStrategy(node.group, placement_group_bundle_index=0)
         return self._task.options(scheduling_strategy=strategy, **_amount(self._resource, cores)).remote(errand)
 
-    def _follow(self, task: Any, watch: Watch) -> Returned:
+    def _follow(self, task: Any, node: _Node, watch: Watch) -> Returned:
         """What the task returns; tells its stages meanwhile. When `watch` raises, the child is ended first."""
         stage, since_s = Stage.START, time.monotonic()
         try:
@@ -159,6 +159,7 @@ class RayPool:
             while True:
                 if not self._ray.wait([task], timeout=WATCH_S)[0]:
                     watch(stage, time.monotonic() - since_s)
+                    self._check(node)
                     continue
                 told = self._ray.get(next(task))
                 if isinstance(told, Returned):
@@ -173,6 +174,11 @@ class RayPool:
         except BaseException:
             self._cancel(task)
             raise
+
+    def _check(self, node: _Node) -> None:
+        """Raises PlaceLostError for a node that is gone: Ray does not always end a task there that was telling its stages."""
+        if self._nodes.get(node.place.name) is not node:
+            raise PlaceLostError(_lost(node.place.name))
 
     def _cancel(self, task: Any) -> None:
         """Ends the child with its task; a worker that does not listen is killed."""
