@@ -36,7 +36,7 @@ PATH = "/usr/bin:/bin"
 
 @dataclass(frozen=True)
 class Toy:
-    """A job as data. `ends` is pass, raise, crash or hang."""
+    """A job as data. `ends` is pass, raise, crash, hang, or stuck: it hangs before its first stage."""
 
     name: str
     cores: int
@@ -50,8 +50,10 @@ class Toy:
             "raise": "echo 'RuntimeError: no' >&2; exit 1",
             "crash": "kill -SEGV $$",
             "hang": "sleep 600",
+            "stuck": "",
         }[self.ends]
-        return ["sh", "-c", f"sleep {self.seconds}; {end}"]
+        begin = "sleep 600" if self.ends == "stuck" else "printf run > stage"
+        return ["sh", "-c", f"echo $TOY_CORES > cores; {begin}; sleep {self.seconds}; {end}"]
 
 
 def item(toy: Toy, workspace: Workspace, limits: Limits) -> Item:

@@ -210,7 +210,12 @@ def _started(address: str | None, resource: str, cores: int) -> Any:
         message = "Ray is not installed: pip install 'doesitrun[ray]', or use --pool local."
         raise StackError(message) from None
     handler = signal.getsignal(signal.SIGTERM)
-    own = {**_amount(resource, cores), "object_store_memory": STORE_BYTES, "include_dashboard": False}
+    own = {
+        "num_cpus": max(cores, os.cpu_count() or 1),
+        **_amount(resource, cores),
+        "object_store_memory": STORE_BYTES,
+        "include_dashboard": False,
+    }
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **({} if address else own))
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:

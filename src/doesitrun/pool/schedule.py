@@ -83,24 +83,24 @@ def assign(places: Sequence[Place], leases: Iterable[Lease], wishes: Iterable[Wi
         if lease.place in boards:
             boards[lease.place].add(lease)
     granted: list[Lease] = []
-    refused: dict[tuple[int, str | None], int] = {}  # what a wish of so many cores was refused, so that its equals are not tried
-    promised = False
+    full: dict[tuple[tuple[int, str | None], bool], int] = {}  # least memory that such a wish was refused with: its equals need not try
+    promised_s: float | None = None
     for wish in wishes:
         if not any(board.has_room for board in boards.values()):
             break
         kind = (wish.need.cores, wish.at)
-        plain = not wish.avoid
-        if plain and wish.need.host_bytes >= refused.get(kind, 1 << 62) and promised:
+        too_long = promised_s is not None and now_s + wish.need.expected_s > promised_s
+        if (kind, too_long) in full and wish.need.host_bytes >= full[kind, too_long] and not wish.avoid:
             continue
         given = _place(boards, wish, now_s)
         if given is not None:
             boards[given.place].add(given)
             granted.append(given)
             continue
-        if plain:
-            refused[kind] = min(wish.need.host_bytes, refused.get(kind, 1 << 62))
-        if not promised:
-            promised = _promise(boards, wish, now_s)
+        if promised_s is None:
+            promised_s = _promise(boards, wish, now_s)
+        elif not wish.avoid:
+            full[kind, too_long] = min(wish.need.host_bytes, full.get((kind, too_long), wish.need.host_bytes))
     return granted
 
 
@@ -176,15 +176,14 @@ def _has_others(boards: dict[str, _Board], wish: Wish) -> bool:
     )
 
 
-def _promise(boards: dict[str, _Board], wish: Wish, now_s: float) -> bool:
-    """Keeps for the wish what will be free the earliest. False when it waits for something that is not promised yet."""
-    if not wish.need.cores:
-        if now_s - wish.since_s > PATIENCE_S:
-            for board in _candidates(boards, wish):
-                board.free_bytes = min(board.free_bytes, 0)
-        return False
+def _promise(boards: dict[str, _Board], wish: Wish, now_s: float) -> float | None:
+    """Keeps for the wish what will be free the earliest, and returns when; None when it waits for what cannot be promised."""
     best: tuple[float, _Board, range] | None = None
     for board in _candidates(boards, wish):
+        if not board.has_memory(wish.need):
+            if now_s - wish.since_s < PATIENCE_S:
+                continue  # cores that wait for memory would only stand idle
+            board.free_bytes = min(board.free_bytes, 0)
         for start in _starts(board.place.cores, wish.need.cores):
             group = range(start, start + wish.need.cores)
             mask = _mask(group)
@@ -192,12 +191,10 @@ def _promise(boards: dict[str, _Board], wish: Wish, now_s: float) -> bool:
             if best is None or free_s < best[0]:
                 best = (free_s, board, group)
     if best is None:
-        return False
+        return None
     free_s, board, group = best
     board.promised_s, board.promised_cores = free_s, _mask(group)
-    if now_s - wish.since_s > PATIENCE_S and not board.has_memory(wish.need):
-        board.free_bytes = min(board.free_bytes, 0)
-    return True
+    return free_s
 
 
 def _starts(cores: int, wanted: int) -> range:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -33,7 +34,9 @@ def campaign_screen(*, as_json: bool) -> Iterator[Listen]:
     """What hears a campaign's events. Programs get them on stdout, one JSON object a line; people see them on stderr."""
     screen = Console(stderr=True, highlight=False)
     if as_json:
-        yield _print_json
+        out = sys.stdout
+        with redirect_stdout(sys.stderr):  # Ray tells of lost nodes on stdout
+            yield lambda event: print(_json(event), file=out, flush=True)
     elif screen.is_terminal:
         with Live(console=screen, refresh_per_second=4, transient=True) as live:
             board = _Board(live)
@@ -57,12 +60,11 @@ def show_summary(summary: Summary, *, as_json: bool) -> None:
             screen.print(plain(f"{counts.inconclusive} are undecided: the same command tries them again, and only them."))
 
 
-def _print_json(event: Event) -> None:
+def _json(event: Event) -> str:
     if isinstance(event, Summed):
         counts = dataclasses.asdict(event.counts)
-        print(dumps({"event": "summed", "stack": event.stack, **counts, "complete": event.counts.is_complete}), flush=True)
-    else:
-        print(dumps({"event": type(event).__name__.lower(), **dataclasses.asdict(event)}), flush=True)
+        return dumps({"event": "summed", "stack": event.stack, **counts, "complete": event.counts.is_complete})
+    return dumps({"event": type(event).__name__.lower(), **dataclasses.asdict(event)})
 
 
 class _Lines:
