@@ -47,7 +47,7 @@ class Toy:
     def command(self) -> list[str]:
         end = {
             "pass": "echo '{\"tokens\": [1]}' > result.json",
-            "raise": "echo 'RuntimeError: no' >&2; exit 1",
+            "raise": "echo 'Traceback (most recent call last):\n  File \"run.py\", line 1, in <module>\nRuntimeError: no' >&2; exit 1",
             "crash": "kill -SEGV $$",
             "hang": "sleep 600",
             "stuck": "",

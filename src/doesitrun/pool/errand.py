@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path, PurePosixPath
@@ -20,11 +20,11 @@ from doesitrun.errors import IsolationError
 from doesitrun.isolate import Ended, Limits
 from doesitrun.outcomes import Stage
 
+LOOK_S = 0.5
 FILE_BYTES = 64_000_000
 """A larger file that a child left does not travel; logs and results are far below."""
 GIVEN_BY_RAY = ("OMP_NUM_THREADS", "NEURON_RT_VISIBLE_CORES", "CUDA_VISIBLE_DEVICES")
 """What Ray sets in its workers for their own share of the machine; the child's is said by its errand."""
-LOOK_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,7 @@ def perform(errand: Errand) -> Iterator[Stage | Returned]:
         child = _Child(errand, folder)
         child.start()
         try:
-            while child.is_alive() or not child.stages.empty():
-                with suppress(queue.Empty):
-                    yield child.stages.get(timeout=LOOK_S)
+            yield from child.told()
         finally:
             child.stop()
         if child.problem is not None:
@@ -111,7 +109,8 @@ class _Child(threading.Thread):
     def __init__(self, errand: Errand, folder: Path) -> None:
         super().__init__(daemon=True)
         self.errand, self.folder = errand, folder
-        self.stages: queue.SimpleQueue[Stage] = queue.SimpleQueue()
+        self.stages: queue.SimpleQueue[Stage | None] = queue.SimpleQueue()
+        """Each stage as it begins; None at the end."""
         self.last: Stage | None = None
         self.is_unwanted = False
         self.ended: Ended | None = None
@@ -127,6 +126,7 @@ class _Child(threading.Thread):
             self.ended = isolate.run(argv, self.folder, env, self.errand.limits, self.look)
         except BaseException as error:  # noqa: BLE001  told by the thread that asked for the child
             self.problem = error
+        self.stages.put(None)
 
     def look(self, stage: Stage, _: float) -> None:
         if self.is_unwanted:
@@ -134,6 +134,17 @@ class _Child(threading.Thread):
         if stage is not self.last:
             self.last = stage
             self.stages.put(stage)
+
+    def told(self) -> Iterator[Stage]:
+        """The stages as they begin, until the child has ended."""
+        while True:
+            try:
+                stage = self.stages.get(timeout=LOOK_S)  # Ray cancels by an exception, which nothing wakes up for
+            except queue.Empty:
+                continue
+            if stage is None:
+                return
+            yield stage
 
     def stop(self) -> None:
         """Returns when the child and all it started are gone."""
