@@ -56,7 +56,7 @@ def _newest_selection(context: Context) -> Path:
     return found[-1]
 
 
-def open_pool(wanted: str, cores: int | None, workspace: Path) -> OpenPool:
+def open_pool(wanted: str, cores: int | None, workspace: Path, warn: Callable[[str], None]) -> OpenPool:
     """What opens the pool `local`, `ray` or `ray=ADDRESS` for a stack; `cores` are this machine's. Raises UsageError."""
     name, _, address = wanted.partition("=")
     if name == "local" and not address:
@@ -68,7 +68,7 @@ def open_pool(wanted: str, cores: int | None, workspace: Path) -> OpenPool:
     def opened(stack: Stack) -> Pool:
         from doesitrun.pool.ray import RayPool
 
-        return RayPool(address or None, TARGETS[stack.target].RESOURCE, cores or stack.cores, workspace.resolve() / "graphs")
+        return RayPool(address or None, TARGETS[stack.target].RESOURCE, cores or stack.cores, workspace.resolve() / "graphs", warn)
 
     return opened
 

@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,9 @@ LOOK_S = 1.0
 DOUBT_S = 1.0
 """Seconds that a node gets no new work after a task was lost there; twice as many after each further loss in a row."""
 LONGEST_DOUBT_S = 30.0
-OPENING_S = 300.0
+OPENING_S = 900.0
 """Seconds to wait for the first node with cores; an autoscaler may have to start it."""
+TELLING_S = 10.0
 CANCELLING_S = 25.0
 STORE_BYTES = 200_000_000
 PROCESSORS_PER_HELPER = 32
@@ -53,8 +54,10 @@ class _Node:
 class RayPool:
     """The nodes of a Ray cluster that have the resource; the address None starts one on this machine with `cores` of it."""
 
-    def __init__(self, address: str | None, resource: str, cores: int, kept: Path | None = None) -> None:
-        """`kept`: the campaign's folder of compiled graphs; each node has its own instead.
+    def __init__(
+        self, address: str | None, resource: str, cores: int, kept: Path | None = None, warn: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`kept`: the campaign's folder of compiled graphs; each node has its own instead. `warn` is told when it has to wait.
 
         Raises StackError where Ray is not installed, not reached, or no node has the resource.
         """
@@ -63,16 +66,24 @@ class RayPool:
         self._task = self._ray.remote(num_cpus=0, max_retries=0, max_calls=0)(_performed)
         self._lock = threading.Lock()
         self._nodes: dict[str, _Node] = {}
-        self._expected: list[int] = []
+        self._expected = [1]  # one node to begin with, where there is an autoscaler to start it
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
-        deadline = time.monotonic() + OPENING_S
+        self._open(warn)
+
+    def _open(self, warn: Callable[[str], None]) -> None:
+        """Returns when there is a node."""
+        started, is_told = time.monotonic(), False
         while not self.places():
-            if time.monotonic() > deadline or not self._thread.is_alive():
+            waited_s = time.monotonic() - started
+            if waited_s > OPENING_S or not self._thread.is_alive():
                 self.close()
-                message = f"No node of the Ray cluster has free {resource}: see `ray status`, and start nodes with --resources."
+                message = f"No node of the Ray cluster has free {self._resource}: see `ray status`, and start nodes with --resources."
                 raise StackError(message)
+            if waited_s > TELLING_S and not is_told:
+                is_told = True
+                warn(f"No node of the Ray cluster has {self._resource} that are free: waiting for one, up to {OPENING_S / 60:.0f} minutes.")
             time.sleep(0.1)
 
     # ------------------------------------------------------------------------------ nodes
