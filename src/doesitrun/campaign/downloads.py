@@ -72,6 +72,7 @@ class Downloads:
         self._wanted = wanted
         self._open = {item.key: fetches[item.key].name for item in wanted}
         self._ours = _noted(root / NOTE)
+        self._coming: dict[str, int] = {}
         self._stopped = False
         environment = child_environment(os.environ, {"PYTHONSAFEPATH": "1"}, keep_token=True)
         self._threads = [threading.Thread(target=self._stream, args=(end, environment), daemon=True) for end in (-1, 0)]
@@ -108,29 +109,25 @@ class Downloads:
             except (DoesItRunError, OSError) as error:
                 answer = {"problem": "hub", "detail": str(error)}
             with self._lock:
+                self._coming.pop(fetch.name, None)
                 if answer["problem"] is None:
                     self._ready.append(item)
                     if not answer["was_there"]:
                         self._note({**self._ours, fetch.name: answer["bytes"]})
-                    else:
-                        self._note({name: size for name, size in self._ours.items() if name != fetch.name or size})
                 else:
-                    outcome = Outcome(Stage.LOAD, REASONS[answer["problem"]], answer["detail"])
-                    run = partial(_failed, fetch.fail, outcome)
+                    run = partial(_failed, fetch.fail, Outcome(Stage.LOAD, REASONS[answer["problem"]], answer["detail"]))
                     self._ready.append(dataclasses.replace(item, need=Need(0), run=run))
-                    self._note({name: size for name, size in self._ours.items() if name != fetch.name})
                 self._lock.notify_all()
 
     def _next(self, end: int) -> Item | None:
-        """The next item, once there is room for it; its size is counted from now on."""
+        """The next item, once there is room for it; its size counts from now on."""
         with self._lock:
             while not self._stopped and self._wanted:
                 item = self._wanted[end]
                 fetch = self._fetches[item.key]
                 if fetch.name in self._ours or self._has_room(fetch.size_bytes):
                     self._wanted.pop(end)
-                    if fetch.name not in self._ours:
-                        self._ours = {**self._ours, fetch.name: fetch.size_bytes}  # noted on disk when it is there
+                    self._coming[fetch.name] = fetch.size_bytes
                     return item
                 self._lock.wait(1.0)
         return None
@@ -139,12 +136,16 @@ class Downloads:
         if self._limit is None:
             return True
         for name in [name for name in self._ours if name not in self._open.values()]:
-            if sum(self._ours.values()) + size_bytes <= self._limit:
+            if self._used + size_bytes <= self._limit:
                 break
             with suppress(OSError):  # somebody else may be dropping it, too
                 cache.drop(*name.rsplit("@", 1))
             self._note({other: size for other, size in self._ours.items() if other != name})
-        return not self._ours or sum(self._ours.values()) + size_bytes <= self._limit
+        return not self._used or self._used + size_bytes <= self._limit
+
+    @property
+    def _used(self) -> int:
+        return sum({**self._coming, **self._ours}.values())
 
     def _fetched(self, fetch: Fetch, environment: Mapping[str, str]) -> dict[str, Any]:
         folder = self._root / "scripts" / f"fetch-{secrets.token_hex(6)}"
