@@ -108,7 +108,7 @@ def test_the_longest_and_the_shortest_come_first(hub: Hub, supply: Supply) -> No
 
 
 def test_finished_models_make_room_under_the_limit(hub: Hub, supply: Supply, tmp_path: Path) -> None:
-    found = supply({"org/6": 6, "org/4": 4, "org/3": 3}, limit_gb=10)
+    found = supply({"org/6": 6, "org/4": 4, "org/3": 3}, limit_gb=9)
     first = {each.key for each in wait_for(found, 2)}
     assert first == {"org/6", "org/3"}
     time.sleep(0.1)
