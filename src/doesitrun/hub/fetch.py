@@ -27,13 +27,13 @@ def fetch(model: str, revision: str, *, code: bool) -> dict[str, Any]:
     from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
     kinds = [*KINDS, *(CODE if code else ())]
-    info = HfApi(endpoint=os.environ.get("HF_ENDPOINT")).model_info(model, revision=revision, files_metadata=True, timeout=TIMEOUT_S)
-    files = {sibling.rfilename: sibling.size or 0 for sibling in info.siblings or ()}
-    wanted = list(filter_repo_objects(files, allow_patterns=kinds, ignore_patterns=list(SUBFOLDERS)))
+    info = HfApi(endpoint=os.environ.get("HF_ENDPOINT")).model_info(model, revision=revision, timeout=TIMEOUT_S)
+    names = [sibling.rfilename for sibling in info.siblings or ()]
+    wanted = list(filter_repo_objects(names, allow_patterns=kinds, ignore_patterns=list(SUBFOLDERS)))
     weights = [name for name in wanted if name.endswith(".safetensors")]
     was_there = all(isinstance(try_to_load_from_cache(model, name, revision=revision), str) for name in weights)
-    snapshot_download(model, revision=revision, allow_patterns=kinds, ignore_patterns=list(SUBFOLDERS))
-    return {"bytes": sum(files[name] for name in wanted), "was_there": was_there, "problem": None, "detail": ""}
+    folder = Path(snapshot_download(model, revision=revision, allow_patterns=kinds, ignore_patterns=list(SUBFOLDERS)))
+    return {"bytes": sum((folder / name).stat().st_size for name in wanted), "was_there": was_there, "problem": None, "detail": ""}
 
 
 def problem(error: Exception) -> tuple[str, str]:
