@@ -1,5 +1,6 @@
 """Records as people read them in a terminal. Text from outside is shown as it is, never as markup or control codes."""
 
+from doesitrun.screen.campaigns import campaign_screen, show_summary
 from doesitrun.screen.hub import show_import, show_publication, show_ranking, show_selection
 from doesitrun.screen.plans import plan_json, show_plan
 from doesitrun.screen.progress import announce, progress, step_of, warn
@@ -8,6 +9,7 @@ from doesitrun.screen.stacks import show_report, show_stacks, stack_json
 
 __all__ = [
     "announce",
+    "campaign_screen",
     "plan_json",
     "progress",
     "show_demo",
@@ -20,6 +22,7 @@ __all__ = [
     "show_row",
     "show_selection",
     "show_stacks",
+    "show_summary",
     "stack_json",
     "step_of",
     "warn",
