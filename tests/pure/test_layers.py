@@ -20,9 +20,11 @@ LAYERS = [
     ("tasks",),
     ("targets",),
     ("hub",),
+    ("select",),
     ("plan",),
     ("script",),
     ("environment", "isolate", "supervise"),
+    ("pool",),
     ("stacks",),
     ("doctor",),
     ("explain", "tracebacks"),
@@ -93,6 +95,7 @@ def owners(package: str) -> set[str]:
         ("huggingface_hub", {"hub"}),
         ("rich", {"screen"}),
         ("typer", {"cli"}),
+        ("ray", {"pool"}),
     ],
 )
 def test_each_library_has_its_one_place(package: str, allowed: set[str]) -> None:

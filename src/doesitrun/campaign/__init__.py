@@ -1,7 +1,28 @@
 """The only composer: models through the layers, from their names to their rows."""
 
 from doesitrun.campaign.context import Ask, Context, Prepared, Progress, Watch
+from doesitrun.campaign.listing import Listed, read_list
+from doesitrun.campaign.many import Choice, Summary, conduct
+from doesitrun.campaign.opening import open_contexts, open_list, open_pool
 from doesitrun.campaign.planning import prepare, run_py
 from doesitrun.campaign.trial import graphs_folder, test
 
-__all__ = ["Ask", "Context", "Prepared", "Progress", "Watch", "graphs_folder", "prepare", "run_py", "test"]
+__all__ = [
+    "Ask",
+    "Choice",
+    "Context",
+    "Listed",
+    "Prepared",
+    "Progress",
+    "Summary",
+    "Watch",
+    "conduct",
+    "graphs_folder",
+    "open_contexts",
+    "open_list",
+    "open_pool",
+    "prepare",
+    "read_list",
+    "run_py",
+    "test",
+]

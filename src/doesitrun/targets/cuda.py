@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from doesitrun.records import Device, Plan
@@ -35,6 +35,7 @@ DEVICES = {
     for name, size, text in _GPUS
 }
 REQUIREMENTS = ("torch", "transformers", "accelerate")
+RESOURCE = "GPU"
 VERSION_COLUMNS: dict[str, str] = {}
 PIP_INDEXES: tuple[str, ...] = ()
 
@@ -88,6 +89,11 @@ def environment(cache: str) -> dict[str, str]:
         "TRITON_CACHE_DIR": f"{cache}/triton",
         "TOKENIZERS_PARALLELISM": "false",
     }
+
+
+def visible(cores: Sequence[int]) -> dict[str, str]:
+    """Variables that show a child these GPUs, and no others."""
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, cores))}
 
 
 def detect(facts: Mapping[str, Any]) -> Detection | None:
