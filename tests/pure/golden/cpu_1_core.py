@@ -25,6 +25,7 @@ from pathlib import Path
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, CompileConfig, GenerationConfig
 
@@ -41,6 +42,12 @@ def enter(stage: str, report: Path | None) -> None:
     """Say which phase begins, so that a crash can be told apart from the outside."""
     if report is not None:
         (report / "stage").write_text(stage)
+
+
+def cached_graphs() -> set[str]:
+    """Names of the compiled graphs that the cache folder holds now."""
+    folder = Path(cache_dir())
+    return {path.name for path in folder.glob("fxgraph/*/*/*") if path.is_file()}
 
 
 def load() -> tuple:
@@ -100,6 +107,7 @@ def run(report: Path | None) -> dict:
     """What this rank loaded, generated and measured."""
     torch.set_num_threads(1)  # a core is one thread; more would wait for each other on a busy machine
     enter("load", report)
+    known = cached_graphs()
     start = time.perf_counter()
     processor, model = load()
     held = weights_bytes(model)
@@ -125,6 +133,10 @@ def run(report: Path | None) -> dict:
         "second_s": second_s,
         "compiled": graphs > 0,
         "graphs": graphs,
+        "graph_hits": torch._dynamo.utils.counters["inductor"]["fxgraph_cache_hit"],
+        "graph_misses": sum(torch._dynamo.utils.counters["inductor"][f"fxgraph_cache_{why}"] for why in ("miss", "bypass")),
+        "graph_entries_before": len(known),
+        "graph_entries_after": len(cached_graphs()),
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "weights_bytes": held,
         "missing_keys": [],
@@ -136,7 +148,7 @@ def run(report: Path | None) -> dict:
 def run_all(report: Path | None) -> dict:
     """The result of the only rank."""
     result = run(report)
-    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs")
+    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs", "graph_hits", "graph_misses")
     result["ranks"] = [{"rank": 0} | {key: result[key] for key in keys}]
     return result
 
@@ -160,7 +172,8 @@ def main() -> None:
     print("tokens:", *result["tokens"])
     print(
         f"load {result['load_s']:.1f} s, first pass {result['first_s']:.1f} s, second pass {result['second_s']:.1f} s, "
-        f"{result['graphs']} graphs, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
+        f"{result['graphs']} graphs, {result['graph_hits']} hits in the cache, "
+        f"peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
     )
     if report is not None:
         write_json(report / "result.json", result)

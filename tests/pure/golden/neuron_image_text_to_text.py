@@ -56,6 +56,12 @@ def enter(stage: str, report: Path | None) -> None:
         (report / "stage").write_text(stage)
 
 
+def cached_graphs() -> set[str]:
+    """Names of the compiled graphs that the cache folder holds now."""
+    folder = Path(os.environ.get("TORCH_NEURONX_NEFF_CACHE_DIR", "/tmp/neff_cache"))
+    return {path.name for path in folder.glob("**/*.neff") if path.is_file()}
+
+
 def load() -> tuple:
     processor = AutoProcessor.from_pretrained(MODEL, revision=REVISION)
     model, info = AutoModelForImageTextToText.from_pretrained(
@@ -122,6 +128,7 @@ def run(report: Path | None) -> dict:
     """What this rank loaded, generated and measured."""
     torch._dynamo.config.automatic_dynamic_shapes = False
     enter("load", report)
+    known = cached_graphs()
     start = time.perf_counter()
     processor, model = load()
     held = weights_bytes(model)
@@ -148,6 +155,10 @@ def run(report: Path | None) -> dict:
         "second_s": second_s,
         "compiled": graphs > 0 and bool(torch.neuron.get_dynamo_metrics()),
         "graphs": graphs,
+        "graph_hits": sum(f"{graph.graph_id}.neff" in known for graph in torch.neuron.get_dynamo_metrics()),
+        "graph_misses": sum(f"{graph.graph_id}.neff" not in known for graph in torch.neuron.get_dynamo_metrics()),
+        "graph_entries_before": len(known),
+        "graph_entries_after": len(cached_graphs()),
         "peak_bytes": torch.neuron.max_memory_allocated(),
         "weights_bytes": held,
         "missing_keys": [],
@@ -159,7 +170,7 @@ def run(report: Path | None) -> dict:
 def run_all(report: Path | None) -> dict:
     """The result of the only rank."""
     result = run(report)
-    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs")
+    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs", "graph_hits", "graph_misses")
     result["ranks"] = [{"rank": 0} | {key: result[key] for key in keys}]
     return result
 
@@ -183,7 +194,8 @@ def main() -> None:
     print("tokens:", *result["tokens"])
     print(
         f"load {result['load_s']:.1f} s, first pass {result['first_s']:.1f} s, second pass {result['second_s']:.1f} s, "
-        f"{result['graphs']} graphs, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
+        f"{result['graphs']} graphs, {result['graph_hits']} hits in the cache, "
+        f"peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
     )
     if report is not None:
         write_json(report / "result.json", result)
