@@ -1,5 +1,6 @@
 """Records as people read them in a terminal. Text from outside is shown as it is, never as markup or control codes."""
 
+from doesitrun.screen.graphs import show_command, show_pruned, show_pulled, show_pushed, show_status
 from doesitrun.screen.plans import plan_json, show_plan
 from doesitrun.screen.progress import announce, progress, step_of, warn
 from doesitrun.screen.rows import show_demo, show_outcome, show_row
@@ -9,12 +10,17 @@ __all__ = [
     "announce",
     "plan_json",
     "progress",
+    "show_command",
     "show_demo",
     "show_outcome",
     "show_plan",
+    "show_pruned",
+    "show_pulled",
+    "show_pushed",
     "show_report",
     "show_row",
     "show_stacks",
+    "show_status",
     "stack_json",
     "step_of",
     "warn",
