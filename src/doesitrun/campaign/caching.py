@@ -72,6 +72,21 @@ class Cached:
     """What the store has; None where it could not be asked."""
     notes: list[str] = field(default_factory=list)
 
+    def record(self) -> dict[str, Any]:
+        """What became of the run's graphs, for the attempt's folder."""
+        return {
+            "pair": str(self.pair),
+            "cache": str(self.folder),
+            "kept": self.kept,
+            "alone": self.use.alone,
+            "flags": dict(self.flags),
+            "store": None if self.store is None else self.store.url,
+            "removed": [[each.name, each.why] for each in self.use.removed],
+            "entries_before": len(self.use.before),
+            "new_graphs": self.use.new(),
+            "notes": self.notes,
+        }
+
     def noted(self, row: Row) -> Row:
         """The row with what was odd about its cache."""
         notes = [note for note in (row.notes, *self.notes) if note]
@@ -144,7 +159,9 @@ def cached(plan: Plan, context: Context) -> Iterator[Cached]:
         lock = _lock_file(local, pair, folder, kept=kept)
         with reaching(folder):
             use = stack.enter_context(graphs.using(folder, lock, files, vouched))
-        notes += [f"removed from the cache: {each.name}, which {each.why}" for each in use.removed[:_MOST_NAMED]]
+        # A lock file that nobody holds is what a compiler leaves behind, also when all went well: graphs.json names those.
+        broken = [each for each in use.removed if not files.is_lock(each.name)]
+        notes += [f"removed from the cache: {each.name}, which {each.why}" for each in broken[:_MOST_NAMED]]
         for note in notes:
             context.warn(f"{note[:1].upper()}{note[1:].rstrip('.')}.")
         given = stack.enter_context(_plain_path(folder))

@@ -92,6 +92,7 @@ def _tried(plan: Plan, row: Row, folder: Path, reference: Checkpoint | None, con
         result = isolate.read_result(folder)
         measured = cache.collected(rows.measured_row(row, result), result) if result and verify.is_usable(plan, result) else row
         row = cache.noted(row)
+        write_whole(folder / "graphs.json", dumps(cache.record()).encode())
     write_whole(folder / "ended.json", dumps(ended).encode())
     outcome = explain(ended, result, isolate.read_log(folder), plan.target)
     if outcome is not None:

@@ -6,6 +6,8 @@ import fcntl
 import hashlib
 import os
 import secrets
+import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,7 +16,10 @@ from pathlib import Path
 from doesitrun.graphs.manifest import Entry, is_safe_name
 from doesitrun.targets.graph_files import GraphFiles
 
+INCOMING = ".incoming-"
+"""Files and folders that are on their way in begin so; nobody but who brings them looks at them."""
 _CHUNK = 1 << 20
+_ABANDONED_S = 3600
 
 
 def sha256_of(path: Path) -> str:
@@ -27,7 +32,7 @@ def sha256_of(path: Path) -> str:
 
 
 def scan(folder: Path) -> dict[str, os.stat_result]:
-    """Every plain file below the folder, by name; links are not followed. A folder that is not there is empty."""
+    """Every plain file below the folder, by name, but for those on their way in. Links are not followed; no folder is an empty one."""
     found: dict[str, os.stat_result] = {}
     waiting = [(folder, "")]
     while waiting:
@@ -35,6 +40,8 @@ def scan(folder: Path) -> dict[str, os.stat_result]:
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(place) as items:
             for item in items:
                 with suppress(FileNotFoundError):  # compilers rename and remove while we look
+                    if item.name.startswith(INCOMING):
+                        continue
                     if item.is_dir(follow_symlinks=False):
                         waiting.append((Path(item.path), f"{prefix}{item.name}/"))
                     elif item.is_file(follow_symlinks=False):
@@ -61,6 +68,9 @@ def clean(folder: Path, files: GraphFiles, vouched: Mapping[str, int]) -> tuple[
     An entry with the size that `vouched` gives is taken to be whole. Raises OSError where the folder cannot be written.
     """
     removed = []
+    for place in folder.glob(f"{INCOMING}*"):
+        if time.time() - place.stat().st_mtime > _ABANDONED_S:
+            shutil.rmtree(place, ignore_errors=True)
     for name, stat in sorted(scan(folder).items()):
         path = folder / name
         if files.is_lock(name):

@@ -19,9 +19,9 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from doesitrun.errors import GraphStoreError, UsageError
+from doesitrun.graphs.folder import INCOMING, scan
 
 WORKERS = 16
-_TEMPORARY = ".incoming-"
 _PLAIN = re.compile(r"[A-Za-z0-9._~:/@+=,-]+")
 
 
@@ -122,9 +122,9 @@ def answering(url: str) -> Iterator[None]:
 
 def _clause(error: BaseException) -> str:
     said = re.sub(r"\s+", " ", str(error)).strip(" .") or type(error).__name__
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError) or type(error).__name__ in ("BucketNotFoundError", "RepositoryNotFoundError"):
         return f"is not there ({said[:200]}): check the address, or create the bucket"
-    if isinstance(error, PermissionError):
+    if isinstance(error, PermissionError) or re.search(r"\b(401|403)\b", said):
         return f"refuses access ({said[:200]}): check your credentials and what they allow"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "is full: free some space there, or use another store"
@@ -160,15 +160,13 @@ class FolderStore:
         return str(self.root)
 
     def files(self, prefix: str = "") -> dict[str, Stored]:
-        from doesitrun.graphs.folder import scan
-
         with answering(self.url):
             if self.root.exists() and not self.root.is_dir():
                 message = f"The store {self.url} is a file: name a folder."
                 raise GraphStoreError(message)
             found = scan(self.root / prefix)
             start = f"{prefix.strip('/')}/" if prefix else ""
-            return {start + name: Stored(stat.st_size, stat.st_mtime) for name, stat in found.items() if _TEMPORARY not in name}
+            return {start + name: Stored(stat.st_size, stat.st_mtime) for name, stat in found.items()}
 
     def read(self, names: Sequence[str]) -> dict[str, bytes]:
         found = {}
@@ -237,7 +235,7 @@ def _write(source: Any, path: Path) -> None:
 def _beside(target: Path, source: Path | bytes) -> Iterator[Path]:
     """The content in a file beside its place, which is gone afterwards."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.parent / f"{_TEMPORARY}{secrets.token_hex(8)}"
+    temporary = target.parent / f"{INCOMING}{secrets.token_hex(8)}"
     try:
         if isinstance(source, bytes):
             temporary.write_bytes(source)

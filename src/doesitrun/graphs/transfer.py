@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from doesitrun.errors import GraphStoreError
-from doesitrun.graphs.folder import sha256_of
+from doesitrun.graphs.folder import INCOMING, sha256_of
 from doesitrun.graphs.manifest import Entry, Manifest, ManifestError, is_plan_id
 from doesitrun.graphs.pairs import Pair
 from doesitrun.graphs.stores import Store, Stored, Told, Upload
@@ -260,7 +260,7 @@ def _fetch(
 ) -> tuple[list[str], dict[str, str]]:
     """Which of the entries arrived, and why the others did not. Files are checked before they get their names."""
     arrived = []
-    incoming = Path(tempfile.mkdtemp(prefix=".incoming-", dir=folder))
+    incoming = Path(tempfile.mkdtemp(prefix=INCOMING, dir=folder))
     try:
         paths = {name: incoming / str(number) for number, name in enumerate(names)}
         failed = store.fetch({entry_name(pair, name): path for name, path in paths.items()}, told)

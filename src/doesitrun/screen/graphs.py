@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from rich.table import Table
+
 from doesitrun.graphs import CopyCommand, PairStatus, Pruned, Pulled, Pushed
 from doesitrun.records import Row, dumps
 from doesitrun.screen.progress import warn
@@ -30,7 +32,7 @@ def show_pushed(done: Sequence[Pushed], *, as_json: bool) -> None:
         for problem in each.problems:
             warn(problem)
         told = f"{each.uploaded} uploaded ({each.uploaded_bytes / _MB:.1f} MB), {each.present} were there, {len(each.plans)} plans"
-        console().print(plain(f"{each.pair}: {told}"))
+        console().print(plain(f"{each.pair}: {told}"), soft_wrap=True)
 
 
 def show_pulled(pulled: Pulled, *, as_json: bool) -> None:
@@ -42,7 +44,7 @@ def show_pulled(pulled: Pulled, *, as_json: bool) -> None:
     for problem in pulled.problems:
         warn(problem)
     told = f"{pulled.fetched} fetched ({pulled.fetched_bytes / _MB:.1f} MB), {pulled.present} were here, {len(plans)} plans"
-    console().print(plain(f"{pulled.pair}: {told}"))
+    console().print(plain(f"{pulled.pair}: {told}"), soft_wrap=True)
 
 
 def show_status(lines: Sequence[PairStatus], *, as_json: bool) -> None:
@@ -54,22 +56,22 @@ def show_status(lines: Sequence[PairStatus], *, as_json: bool) -> None:
     if not lines:
         console().print(plain("No graphs yet: `doesitrun test MODEL` collects them."))
         return
-    compared = any(each.plans_there is not None for each in lines)
-    columns = [
-        "plans",
-        "graphs",
-        "files",
-        "MB",
-        *(["plans there", "graphs there", "files there", "to push", "to pull"] if compared else []),
-    ]
-    table = new_table("Compiled graphs", columns)
-    table.columns[0].no_wrap = False
-    table.add_column("compiler / framework / machine", overflow="fold")
+    table = new_table("Compiled graphs", ["plans", "graphs", "files", "MB", "to copy"])
+    table.add_column("where")
     for each in lines:
-        here = [each.plans_here, each.graphs_here, each.entries_here, f"{each.bytes_here / _MB:.1f}"]
-        there = [each.plans_there, each.graphs_there, each.entries_there, each.to_push, each.to_pull] if compared else []
-        table.add_row(*(plain(value) for value in (*here, *there, each.pair)))
+        table.add_section()
+        pushes = "" if each.to_push is None else f"{each.to_push} to push"
+        pulls = f"{each.to_pull} to pull"
+        _add(table, (each.plans_here, each.graphs_here, each.entries_here, each.bytes_here, pushes), "here")
+        if each.bytes_there is not None:
+            _add(table, (each.plans_there, each.graphs_there, each.entries_there, each.bytes_there, pulls), "in the store")
+        table.add_row("", "", "", "", "", plain(str(each.pair).replace("/", "\n")), style="dim")
     console().print(table)
+
+
+def _add(table: Table, figures: tuple[int | None, int | None, int | None, int, str], where: str) -> None:
+    plans, graphs, files, size, missing = figures
+    table.add_row(*(plain(value) for value in (plans, graphs, files, f"{size / _MB:.1f}", missing, where)))
 
 
 def show_pruned(pruned: Pruned, *, dry_run: bool, as_json: bool) -> None:

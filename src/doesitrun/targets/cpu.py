@@ -63,6 +63,7 @@ GRAPHS = GraphFiles(
     copy_to="inductor_cache",
     graph=("fxgraph/*",),
     fault=inductor_fault,
+    locks=(),  # the kernel releases them with their process
     flags=("TORCHINDUCTOR_CPP_*", "TORCHINDUCTOR_MAX_AUTOTUNE*", "TORCHINDUCTOR_FREEZING", "CXX"),
 )
 

@@ -86,6 +86,7 @@ GRAPHS = GraphFiles(
     copy_to="inductor_cache",
     graph=("inductor/fxgraph/*",),
     fault=inductor_fault,
+    locks=(),  # the kernel releases them with their process
     left_out=("*.lock", "*.tmp", "*.partial", "triton/*/__grp__*"),
     flags=("TORCHINDUCTOR_CPP_*", "TORCHINDUCTOR_MAX_AUTOTUNE*", "TORCHINDUCTOR_FREEZING", "CXX"),
 )

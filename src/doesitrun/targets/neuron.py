@@ -65,6 +65,7 @@ GRAPHS = GraphFiles(
     copy_to="neff_cache",
     graph=("*.neff",),
     fault=neff_fault,
+    locks=("*.lock", "local/locks/*"),
     left_out=("local/*", "*.lock", "*.tmp", "*.partial", "*.tmp.*"),
     flags=("NEURON_CC_FLAGS", "NEURON_COMPILER_OPT_LEVEL", "NEURON_LOGICAL_NC_CONFIG", "NEURON_PLATFORM_TARGET_OVERRIDE", "XLA_FLAGS"),
 )
