@@ -48,7 +48,9 @@ def copy_command(url: str, pair: Pair, names: Sequence[str] = (), *, entries: in
     uri = entries_uri(url, pair)
     target = f"./{files.copy_to}"
     place = f"$PWD/{files.copy_to}"
-    variables = {name: value for name, value in TARGETS[pair.target].environment(place).items() if value.startswith(place)}
+    told = {name: value for name, value in TARGETS[pair.target].environment(place).items() if value.startswith(place)}
+    # A folder of locks is not copied, so it need not be set either.
+    variables = {name: value for name, value in told.items() if not files.is_left_out(f"{value[len(place) + 1 :]}/x")}
     return CopyCommand(uri, _copy(uri, target, names), variables, entries, size)
 
 
