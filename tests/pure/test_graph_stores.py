@@ -73,8 +73,8 @@ def test_a_second_push_uploads_only_what_is_new(store: Store, tmp_path: Path) ->
 def test_ten_thousand_entries_are_listed_within_a_second_and_ten_new_ones_are_ten_uploads(tmp_path: Path, monkeypatch: Any) -> None:
     workspace = Workspace(tmp_path / "w")
     local = LocalGraphs(workspace.root / "graphs")
-    folder = filled(local.cache(PAIR), range(10_000), 20)
-    first = manifest(folder, range(10_000))
+    folder = filled(local.cache(PAIR), range(1000, 11_000), 20)
+    first = manifest(folder, range(1000, 11_000))
     local.keep(first)
     url = str(tmp_path / "store")
     graphs.push(graphs.open_store(url), folder, [first])
@@ -82,8 +82,8 @@ def test_ten_thousand_entries_are_listed_within_a_second_and_ten_new_ones_are_te
     (line,) = sharing.status(workspace, url)
     assert time.monotonic() - started < 1.0
     assert (line.entries_here, line.entries_there, line.to_push, line.to_pull) == (10_000, 10_000, 0, 0)
-    filled(folder, range(10_000, 10_010), 20)
-    local.keep(manifest(folder, range(10_000, 10_010), "plan-2"))
+    filled(folder, range(11_000, 11_010), 20)
+    local.keep(manifest(folder, range(11_000, 11_010), "plan-2"))
     asked: list[str] = []
     add = FolderStore.add
 
