@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import tempfile
@@ -83,14 +84,13 @@ def test_a_manifest_names_what_its_plan_used_and_nothing_of_other_plans(make: Ca
 
 def test_a_push_says_in_the_row_where_the_graphs_lie(make: Callable[..., Context], tmp_path: Path) -> None:
     context = make()
-    row, _ = run(context, 1)
-    done = Row(
-        plan_id=PLAN.plan_id, result=Result.PASS, graph_hits=0, graph_misses=1, compiler="neuronx-cc", compiler_version="2.28.7631.0"
-    )
+    run(context, 1)
+    compiler = {"target": "neuron", "compiler": "neuronx-cc", "compiler_version": "2.28.7631.0", "torch_neuronx": "2.14.3.0.1"}
+    done = Row(plan_id=PLAN.plan_id, result=Result.PASS, graph_hits=0, graph_misses=1, **compiler)
+    context.workspace.new_attempt(PLAN.plan_id, dataclasses.replace(done, torch_neuronx="2.14.4"))
     context.workspace.new_attempt(PLAN.plan_id, done)
     sharing.push(str(tmp_path / "store"), context.workspace, [], lambda _: None)
-    (row,) = context.workspace.rows().rows
-    assert row.graphs_uri == f"{tmp_path}/store/{PAIR}/entries"
+    assert [row.graphs_uri for row in context.workspace.rows().rows] == [None, f"{tmp_path}/store/{PAIR}/entries"]
 
 
 def test_a_run_that_left_no_result_leaves_no_manifest(make: Callable[..., Context], tmp_path: Path) -> None:
@@ -210,8 +210,6 @@ def test_poisoned_entries_are_removed_before_the_run_and_recorded(make: Callable
 
 def test_a_new_version_starts_with_a_folder_of_its_own(make: Callable[..., Context]) -> None:
     """B5: a library's upgrade makes saved graphs unfindable; here that is by design, and rows do not inherit."""
-    import dataclasses
-
     context = make()
     run(context, 1)
     newer = dataclasses.replace(STACK, compiler_version="2.29.0", versions={**VERSIONS, "neuronx_cc": "2.29.0"})

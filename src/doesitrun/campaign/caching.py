@@ -105,7 +105,7 @@ class Cached:
     def _keep(self, shape: Mapping[str, str]) -> None:
         local = local_graphs(self.context)
         used = self.use.used()
-        entries = graphs.hashed(self.use.folder, used, local.known(self.pair), self.use.before)
+        entries = graphs.hashed(self.use, used, local.known(self.pair))
         plan, stack = self.plan, self.context.stack
         local.keep(
             Manifest(

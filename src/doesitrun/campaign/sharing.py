@@ -14,7 +14,6 @@ from doesitrun.campaign.context import Progress, Watch
 from doesitrun.errors import GraphStoreError, UsageError
 from doesitrun.files import reaching
 from doesitrun.graphs import CopyCommand, LocalGraphs, Manifest, Pair, PairStatus, Pruned, Pulled, Pushed, Store
-from doesitrun.outcomes import Result
 from doesitrun.store.workspace import Workspace, write_row
 from doesitrun.targets import TARGETS
 
@@ -83,9 +82,8 @@ def _refuse_emulated(store: Store, pair: Pair) -> None:
 def _tell_rows(workspace: Workspace, plans: set[str], uri: str, pair: Pair) -> None:
     """Notes in the rows of these plans, made with this pair, where their graphs lie now."""
     for row in workspace.rows().rows:
-        ours = row.plan_id in plans and row.result in (Result.PASS, Result.FAIL) and row.graphs_uri != uri
-        versions = f"{row.compiler}-{row.compiler_version}"
-        if ours and row.graph_hits is not None and versions == pair.compiler:
+        ran = row.plan_id in plans and row.graph_hits is not None and row.result is not None
+        if ran and row.graphs_uri != uri and graphs.is_of_pair(row, pair):
             write_row(workspace.folder(row), replace(row, graphs_uri=uri))
 
 

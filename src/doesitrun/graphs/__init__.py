@@ -9,7 +9,7 @@ from doesitrun.graphs.command import CopyCommand, command, copy_command, entries
 from doesitrun.graphs.folder import Use, hashed, scan, using
 from doesitrun.graphs.local import LocalGraphs, pruned
 from doesitrun.graphs.manifest import Entry, Manifest
-from doesitrun.graphs.pairs import Pair, difference, nearest, pair_of
+from doesitrun.graphs.pairs import Pair, difference, is_of_pair, nearest, pair_of
 from doesitrun.graphs.proof import sentence, shape_of, usable, why_missed
 from doesitrun.graphs.status import PairStatus, pair_status
 from doesitrun.graphs.stores import Store, open_store
@@ -33,6 +33,7 @@ __all__ = [
     "difference",
     "entries_uri",
     "hashed",
+    "is_of_pair",
     "nearest",
     "open_store",
     "pair_of",

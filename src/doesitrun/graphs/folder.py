@@ -117,9 +117,10 @@ class Use:
         now = entries_of(self.folder, self.files)
         if not self.tells:
             return now
-        return {name: stat for name, stat in now.items() if stat.st_atime_ns > 0 or self._is_new(name, stat)}
+        return {name: stat for name, stat in now.items() if stat.st_atime_ns > 0 or self.is_changed(name, stat)}
 
-    def _is_new(self, name: str, stat: os.stat_result) -> bool:
+    def is_changed(self, name: str, stat: os.stat_result) -> bool:
+        """True for an entry that the run wrote."""
         old = self.before.get(name)
         return old is None or (old.st_mtime_ns, old.st_size) != (stat.st_mtime_ns, stat.st_size)
 
@@ -171,13 +172,13 @@ def _set_back(folder: Path, files: GraphFiles) -> bool:
     return True
 
 
-def hashed(folder: Path, names: Mapping[str, os.stat_result], known: Mapping[str, Entry], unchanged: Mapping[str, object]) -> list[Entry]:
-    """The entries with their hashes; one that is known, of the same size and was there before is not read again."""
+def hashed(use: Use, names: Mapping[str, os.stat_result], known: Mapping[str, Entry]) -> list[Entry]:
+    """The entries with their hashes; one that is known and that the run did not write is not read again. Raises OSError."""
     found = []
     for name, stat in sorted(names.items()):
         earlier = known.get(name)
-        if earlier is not None and earlier.size == stat.st_size and name in unchanged:
+        if earlier is not None and earlier.size == stat.st_size and not use.is_changed(name, stat):
             found.append(earlier)
         else:
-            found.append(Entry(name, stat.st_size, sha256_of(folder / name)))
+            found.append(Entry(name, stat.st_size, sha256_of(use.folder / name)))
     return found

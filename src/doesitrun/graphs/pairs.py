@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Self
 
-from doesitrun.records import Stack
+from doesitrun.records import Row, Stack
 from doesitrun.targets import TARGETS
 
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
@@ -44,14 +44,27 @@ class Pair:
 
 def pair_of(stack: Stack) -> Pair:
     """The pair that this stack compiles for."""
-    own = [column for column, name in TARGETS[stack.target].VERSION_COLUMNS.items() if name != stack.compiler]
-    versions = [f"{name.replace('_', '-')}-{stack.versions[name]}" for name in own or ["torch"] if name in stack.versions]
-    parts = (
-        f"{stack.compiler}-{stack.compiler_version or 'unknown'}",
-        "_".join(versions) or "unknown",
-        f"{stack.target}-{stack.machine or stack.device or 'unknown'}",
-    )
-    return Pair(*(_OTHER.sub("~", part).replace("~", "_")[:120] for part in parts))
+    compiler, framework = _versions(stack.target, stack.compiler, stack.compiler_version, stack.versions)
+    return Pair(compiler, framework, _plain(f"{stack.target}-{stack.machine or stack.device or 'unknown'}"))
+
+
+def is_of_pair(row: Row, pair: Pair) -> bool:
+    """True where the row's versions are the pair's. A row does not tell the machine."""
+    if row.target != pair.target or row.compiler is None:
+        return False
+    columns = ("torch", *TARGETS[pair.target].VERSION_COLUMNS)
+    versions = {column: value for column in columns if (value := getattr(row, column)) is not None}
+    return _versions(row.target, row.compiler, row.compiler_version or "", versions) == (pair.compiler, pair.framework)
+
+
+def _versions(target: str, compiler: str, version: str, versions: Mapping[str, str]) -> tuple[str, str]:
+    own = [column for column, name in TARGETS[target].VERSION_COLUMNS.items() if name != compiler]
+    framework = "_".join(f"{name.replace('_', '-')}-{versions[name]}" for name in own or ["torch"] if name in versions)
+    return _plain(f"{compiler}-{version or 'unknown'}"), _plain(framework or "unknown")
+
+
+def _plain(part: str) -> str:
+    return _OTHER.sub("_", part)[:120]
 
 
 def difference(here: Pair, there: Pair) -> str:

@@ -96,11 +96,11 @@ def open_store(url: str) -> Store:
 
 
 def _remote(url: str, scheme: str) -> Store:
-    import fsspec  # type: ignore[import-untyped]
+    import fsspec.core  # type: ignore[import-untyped]
 
     extra = {"s3": "pip install 'doesitrun[s3]'"}.get(scheme, f"install the package that fsspec needs for {scheme}://")
     try:
-        filesystem, root = fsspec.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
+        filesystem, root = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
     except ImportError:
         raise UsageError(f"{scheme}:// needs a package that is not installed: {extra}.") from None
     except ValueError:
