@@ -102,6 +102,15 @@ def test_s3_refuses_to_overwrite_what_another_writer_stored_meanwhile(url: str, 
     assert store.read(["x/entries/a", "x/entries/b", "x/entries/gone"]) == {"x/entries/a": b"first", "x/entries/b": b"new"}
 
 
+def test_large_files_are_sent_in_parts_and_refused_alike(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doesitrun.graphs.stores._LARGE_BYTES", 10)
+    (tmp_path / "large").write_bytes(b"x" * 1000)
+    store = graphs.open_store(url)
+    assert store.add([Upload("x/entries/a", tmp_path / "large")], lambda: None) == []
+    assert store.add([Upload("x/entries/a", tmp_path / "large")], lambda: None) == ["x/entries/a"]
+    assert store.read(["x/entries/a"]) == {"x/entries/a": b"x" * 1000}
+
+
 def test_a_hash_that_does_not_match_and_a_gone_entry_are_named(url: str, tmp_path: Path) -> None:
     store, here = graphs.open_store(url), filled(tmp_path / "a", range(4))
     graphs.push(store, here, [manifest(here, range(4))])

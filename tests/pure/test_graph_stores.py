@@ -337,6 +337,8 @@ def test_prune_of_a_workspace_removes_cache_folders_of_old_versions(tmp_path: Pa
     for number, pair in enumerate((OLDER, PAIR)):
         local.keep(manifest(filled(local.cache(pair), [number]), [number], pair=pair))
         os.utime(local.notes(pair) / "plan-1.json", (1000 + number, 1000 + number))
+    with using(local.cache(OLDER), local.lock(OLDER), NEURON, {}):
+        assert sharing.prune(workspace, None, 1, dry_run=False).gone == (), "a run uses it at the moment"
     done = sharing.prune(workspace, None, 1, dry_run=False)
     assert (done.kept, done.gone, done.removed_bytes) == ((PAIR,), (OLDER,), 100)
     assert not local.cache(OLDER).exists()

@@ -22,8 +22,10 @@ from doesitrun.graphs.stores import Upload
 from doesitrun.graphs.transfer import entry_name
 from doesitrun.outcomes import Result
 from doesitrun.records import Plan, Row, Stack
+from doesitrun.rows import measured_row
 from doesitrun.settings import Settings, parse
 from doesitrun.store.workspace import Workspace
+from doesitrun.verify.evidence import DeviceRun, MalformedError
 from tests.pure.golden_plans import PLANS
 from tests.pure.graph_cases import OLDER, PAIR, filled, manifest, neff
 
@@ -114,6 +116,23 @@ def test_versions_flags_and_shapes_that_differ_are_named(
     row, _ = run(make("b", url), 9)
     assert "NEURON_CC_FLAGS is '-O1' here and not set there" in (row.notes or "")
     assert not (graphs_folder(make("b")) / neff(1)).exists(), "graphs of other flags are not even fetched"
+
+
+@pytest.mark.parametrize(("ranks", "hits"), [([1, 2], 3), ([0], 0), ([1, None], None)])
+def test_hits_are_summed_over_the_ranks_and_unknown_where_a_rank_does_not_say(ranks: list[int | None], hits: int | None) -> None:
+    told = [{"peak_bytes": 1, "weights_bytes": 1, "graph_hits": each, "graph_misses": 0} for each in ranks]
+    shared = {"compiled": True, "graphs": 1, "load_s": 1.0, "first_s": 2.0, "second_s": 1.0, "text": "", "tokens": []}
+    assert measured_row(Row(), {"ranks": told, **shared}).graph_hits == hits
+
+
+@pytest.mark.parametrize("value", [-1, 2**70, "3", 1.5, True, []])
+def test_a_script_that_says_nonsense_of_its_graphs_is_not_believed(value: object) -> None:
+    rank = {"rank": 0, "tokens": [1], "peak_bytes": 1, "weights_bytes": 1, "graphs": 1, "graph_hits": value, "graph_misses": 0}
+    run = {"prompt_ids": [1], "tokens": [1], "warm_tokens": [1], "eos_ids": [], "top_ids": [[1, 2]], "top_logits": [[1.0, 0.0]]}
+    run |= {"text": "", "compiled": True, "graphs": 1, "missing_keys": [], "fallbacks": []}
+    assert DeviceRun.read({**run, "ranks": [{**rank, "graph_hits": 0}]}, 1, 1).ranks[0].graph_hits == 0
+    with pytest.raises(MalformedError, match="graph_hits"):
+        DeviceRun.read({**run, "ranks": [rank]}, 1, 1)
 
 
 # ---------------------------------------------------------------------------------- what goes wrong

@@ -171,10 +171,10 @@ def cached(plan: Plan, context: Context) -> Iterator[Cached]:
 def _lock_file(local: LocalGraphs, pair: Pair, folder: Path, *, kept: bool) -> Path:
     if not kept:
         return folder.with_name(f"{folder.name}.lock")
-    place = local.root / "manifests"
-    with reaching(place):
-        place.mkdir(parents=True, exist_ok=True)
-    return place / f"{pair.target}+{pair.compiler}+{pair.framework}.lock"
+    lock = local.lock(pair)
+    with reaching(lock):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+    return lock
 
 
 # ---------------------------------------------------------------------------------- the folder

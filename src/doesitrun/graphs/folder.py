@@ -74,7 +74,7 @@ def clean(folder: Path, files: GraphFiles, vouched: Mapping[str, int]) -> tuple[
     for name, stat in sorted(scan(folder).items()):
         path = folder / name
         if files.is_lock(name):
-            why = "" if _is_held(path) else "is a lock that nobody holds"
+            why = "" if is_held(path) else "is a lock that nobody holds"
         elif files.is_left_out(name):
             why = "was never finished" if name.rpartition(".")[2] in ("tmp", "partial") else ""
         elif vouched.get(name) == stat.st_size:
@@ -87,7 +87,7 @@ def clean(folder: Path, files: GraphFiles, vouched: Mapping[str, int]) -> tuple[
     return tuple(removed)
 
 
-def _is_held(path: Path) -> bool:
+def is_held(path: Path) -> bool:
     """True while a process holds the file's lock, of either kind."""
     with suppress(OSError), path.open("rb+") as file:
         try:

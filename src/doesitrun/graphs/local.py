@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from doesitrun.files import reaching, write_whole
-from doesitrun.graphs.folder import entries_of
+from doesitrun.graphs.folder import entries_of, is_held
 from doesitrun.graphs.manifest import Entry, Manifest, ManifestError, is_plan_id
 from doesitrun.graphs.pairs import Pair
 from doesitrun.targets import TARGETS
@@ -30,6 +30,10 @@ class LocalGraphs:
     def notes(self, pair: Pair) -> Path:
         """The folder of the pair's manifests."""
         return self.root / "manifests" / str(pair)
+
+    def lock(self, pair: Pair) -> Path:
+        """What runs share while they use the pair's cache folder, and what cleaning holds alone."""
+        return self.root / "manifests" / f"{pair.target}+{pair.compiler}+{pair.framework}.lock"
 
     def pairs(self) -> list[Pair]:
         """Every pair that has a manifest here."""
@@ -69,12 +73,16 @@ class LocalGraphs:
 
 
 def pruned(local: LocalGraphs, keep_pairs: int, *, dry_run: bool = False) -> tuple[list[Pair], list[Pair], int]:
-    """The pairs that stay, the pairs whose cache folders and manifests went, and bytes freed. Raises WorkspaceError."""
+    """The pairs that stay, the pairs whose cache folders and manifests went, and bytes freed. Raises WorkspaceError.
+
+    A cache folder that a run uses at the moment stays, and its pair with it.
+    """
     import shutil
 
     ages = {pair: max((path.stat().st_mtime for path in local.notes(pair).glob("*.json")), default=0.0) for pair in local.pairs()}
     latest = sorted(ages, key=lambda pair: (ages[pair], pair), reverse=True)
-    kept, gone = latest[:keep_pairs], latest[keep_pairs:]
+    gone = [pair for pair in latest[keep_pairs:] if not is_held(local.lock(pair))]
+    kept = [pair for pair in latest if pair not in gone]
     used = {local.cache(pair) for pair in kept}
     freed = 0
     for pair in gone:

@@ -22,6 +22,8 @@ from doesitrun.errors import GraphStoreError, UsageError
 from doesitrun.graphs.folder import INCOMING, scan
 
 WORKERS = 16
+_LARGE_BYTES = 64_000_000
+"""Beyond it a file is sent in parts, not held in memory."""
 _PLAIN = re.compile(r"[A-Za-z0-9._~:/@+=,-]+")
 
 
@@ -302,25 +304,38 @@ class RemoteStore:
 
     def add(self, uploads: Sequence[Upload], told: Told) -> Sequence[str]:
         def put(upload: Upload) -> str:
-            data = upload.source if isinstance(upload.source, bytes) else upload.source.read_bytes()
             try:
-                self.filesystem.pipe_file(self._path(upload.name), data, mode="create")
+                self._send(upload, mode="create")
             except FileExistsError:
                 return upload.name
             except OSError as error:
-                if "PreconditionFailed" not in str(error) and "pre-conditions" not in str(error):
+                said = str(error)
+                if "NotImplemented" in said:  # a server without conditional writes: asked first, as well as can be
+                    if self.filesystem.exists(self._path(upload.name)):
+                        return upload.name
+                    self._send(upload, mode="overwrite")
+                elif "PreconditionFailed" in said or "pre-conditions" in said:
+                    return upload.name
+                else:
                     raise
-                return upload.name
             return ""
 
         with answering(self.url):
             return [name for name in at_once(put, uploads, told) if name]
 
+    def _send(self, upload: Upload, mode: str) -> None:
+        path = self._path(upload.name)
+        if isinstance(upload.source, bytes):
+            self.filesystem.pipe_file(path, upload.source, mode=mode)
+        elif upload.source.stat().st_size > _LARGE_BYTES:
+            self.filesystem.put_file(str(upload.source), path, mode=mode)
+        else:
+            self.filesystem.pipe_file(path, upload.source.read_bytes(), mode=mode)
+
     def replace(self, uploads: Sequence[Upload]) -> None:
         with answering(self.url):
             for upload in uploads:
-                data = upload.source if isinstance(upload.source, bytes) else upload.source.read_bytes()
-                self.filesystem.pipe_file(self._path(upload.name), data)
+                self._send(upload, mode="overwrite")
 
     def remove(self, names: Sequence[str]) -> None:
         with answering(self.url):

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from doesitrun.errors import GraphStoreError
+from doesitrun.errors import UsageError
 from doesitrun.graphs.folder import INCOMING, sha256_of
 from doesitrun.graphs.manifest import Entry, Manifest, ManifestError, is_plan_id
 from doesitrun.graphs.pairs import Pair
@@ -299,8 +299,7 @@ def prune(store: Store, keep_pairs: int, now: float, *, dry_run: bool = False) -
     kept pair names is touched; a pair whose manifest cannot be read keeps everything.
     """
     if keep_pairs < 1:
-        message = "prune keeps at least one pair: pass --keep-pairs 1 or more."
-        raise GraphStoreError(message)
+        raise UsageError("prune keeps at least one pair: pass --keep-pairs 1 or more.")
     listed = store.files()
     found = arranged(store, listed)
     latest = sorted(found, key=lambda pair: (_latest(listed, pair), pair), reverse=True)
