@@ -19,7 +19,7 @@ from doesitrun.targets.graph_files import GraphFiles
 INCOMING = ".incoming-"
 """Files and folders that are on their way in begin so; nobody but who brings them looks at them."""
 _CHUNK = 1 << 20
-_ABANDONED_S = 3600
+ABANDONED_S = 3600
 
 
 def sha256_of(path: Path) -> str:
@@ -69,7 +69,7 @@ def clean(folder: Path, files: GraphFiles, vouched: Mapping[str, int]) -> tuple[
     """
     removed = []
     for place in folder.glob(f"{INCOMING}*"):
-        if time.time() - place.stat().st_mtime > _ABANDONED_S:
+        if time.time() - place.stat().st_mtime > ABANDONED_S:
             shutil.rmtree(place, ignore_errors=True)
     for name, stat in sorted(scan(folder).items()):
         path = folder / name

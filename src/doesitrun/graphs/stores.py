@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -19,7 +20,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from doesitrun.errors import GraphStoreError, UsageError
-from doesitrun.graphs.folder import INCOMING, scan
+from doesitrun.graphs.folder import ABANDONED_S, INCOMING, scan
 
 WORKERS = 16
 _LARGE_BYTES = 64_000_000
@@ -221,6 +222,10 @@ class FolderStore:
             for name in names:
                 with suppress(FileNotFoundError):
                     (self.root / name).unlink()
+            for left in self.root.rglob(f"{INCOMING}*"):  # of a writer that was killed
+                with suppress(OSError):
+                    if time.time() - left.stat().st_mtime > ABANDONED_S:
+                        left.unlink()
             for place in sorted({parent for name in names for parent in (self.root / name).parents}, reverse=True):
                 if place.is_relative_to(self.root):
                     with suppress(OSError):  # not empty, or gone
