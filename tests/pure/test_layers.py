@@ -31,7 +31,7 @@ LAYERS = [
     ("store",),
     ("campaign",),
     ("demonstration",),
-    ("screen",),
+    ("screen", "app"),
     ("cli", "__main__"),
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -92,6 +92,9 @@ def owners(package: str) -> set[str]:
         ("huggingface_hub", {"hub"}),
         ("rich", {"screen"}),
         ("typer", {"cli"}),
+        ("gradio", {"app"}),
+        ("fastapi", {"app"}),
+        ("jinja2", {"app"}),
     ],
 )
 def test_each_library_has_its_one_place(package: str, allowed: set[str]) -> None:

@@ -3,17 +3,21 @@
 from doesitrun.screen.plans import plan_json, show_plan
 from doesitrun.screen.progress import announce, progress, step_of, warn
 from doesitrun.screen.rows import show_demo, show_outcome, show_row
+from doesitrun.screen.serving import offer_serving, show_address, show_space
 from doesitrun.screen.stacks import show_report, show_stacks, stack_json
 
 __all__ = [
     "announce",
+    "offer_serving",
     "plan_json",
     "progress",
+    "show_address",
     "show_demo",
     "show_outcome",
     "show_plan",
     "show_report",
     "show_row",
+    "show_space",
     "show_stacks",
     "stack_json",
     "step_of",
