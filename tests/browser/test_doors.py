@@ -102,7 +102,7 @@ def test_a_badge_of_a_hostile_name_is_still_one_svg(server: str) -> None:
 
 
 def test_the_feed_is_atom_with_the_changes(server: str) -> None:
-    root = ET.fromstring(read(f"{server}/feed.atom?target=neuron"))
+    root = ET.fromstring(read(f"{server}/changes.atom?target=neuron"))
     assert root.tag == "{http://www.w3.org/2005/Atom}feed"
     assert len(root.findall("{http://www.w3.org/2005/Atom}entry")) > 5
 

@@ -80,6 +80,13 @@ NAMES = frozenset(
 LONGEST = 300
 
 
+class _Given(dict[str, str]):
+    """Parameters as templates ask for them: None for one that is not there."""
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
 class Pages:
     """Draws the pages of the data as they are now, and keeps those drawn last until the data change."""
 
@@ -105,7 +112,7 @@ class Pages:
 def _drawn(data: Catalog, parameters: Mapping[str, str], base: str, *, whole: bool) -> str:
     shown = show(data, parameters, base)
     values: Mapping[str, Any] = {
-        "parameters": parameters,
+        "parameters": _Given(parameters),
         "screen": shown.screen,
         "title": shown.title,
         "data": data,

@@ -102,7 +102,7 @@ def _model(data: Catalog, parameters: Parameters, base: str) -> Shown:
         "line": line,
         "badge": badge.svg(line),
         "badge_markdown": badge.markdown(line, base),
-        "named": {"model": page.model_id, **badge.parameters(line)},
+        "chosen": {"model": page.model_id, **badge.parameters(line)},
         "phases": _phases(page.evidence.seconds if page.evidence else ()),
         "facts": [(name, value) for name, value in page.values.items() if name not in _SHOWN_ELSEWHERE and value not in (None, "")],
     }
@@ -111,16 +111,7 @@ def _model(data: Catalog, parameters: Parameters, base: str) -> Shown:
 
 def page_of(data: Catalog, parameters: Parameters) -> catalog.Page:
     """The page of a model that a web address names. Raises ModelNotFoundError."""
-    cores = parameters.get("cores", "")
-    return catalog.page(
-        data,
-        parameters["model"],
-        target=parameters.get("target") or None,
-        task=parameters.get("task") or None,
-        compiler_version=parameters.get("compiler") or None,
-        library_version=parameters.get("transformers") or None,
-        cores=int(cores) if cores.isascii() and cores.isdigit() and len(cores) < 7 else None,
-    )
+    return catalog.page(data, parameters["model"], Query.from_parameters(parameters))
 
 
 _SHOWN_ELSEWHERE = frozenset({"model_id", "run_py", "error", "exclusion", "output_text", "output_tokens", "prompt", "result", "notes"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -48,17 +50,18 @@ def serve(place: str, host: str | None, port: int | None, announce: Callable[[st
     logging.getLogger("httpx").setLevel(logging.WARNING)
     source = catalog.open_data(place)
     server = build(source)
-    app, address, _ = server.launch(
-        server_name=host,
-        server_port=port,
-        inbrowser=opened,
-        share=False,
-        quiet=True,
-        mcp_server=True,
-        ssr_mode=False,
-        enable_monitoring=False,
-        prevent_thread_lock=True,
-    )
+    with contextlib.redirect_stdout(io.StringIO()):  # Gradio announces MCP even when it is asked to be quiet
+        app, address, _ = server.launch(
+            server_name=host,
+            server_port=port,
+            inbrowser=opened,
+            share=False,
+            quiet=True,
+            mcp_server=True,
+            ssr_mode=False,
+            enable_monitoring=False,
+            prevent_thread_lock=True,
+        )
     announce(address.rstrip("/"))
     app.get_blocks().block_thread()
 
@@ -110,10 +113,10 @@ def _add_files(server: gradio.Server, source: catalog.Source) -> None:
         headers = HEADERS | {"Content-Disposition": 'attachment; filename="run.py"'}
         return PlainTextResponse(page.run_py.encode("utf-8", "replace"), media_type="text/x-python", headers=headers)
 
-    @server.get("/feed.atom")
+    @server.get("/changes.atom")
     def feed(request: Request) -> Response:
         events = catalog.events(source.current(), target=request.query_params.get("target") or None)
-        text = catalog.atom(events, title="Does it run? What changed", address=_base(request))
+        text = catalog.atom(events, "Does it run? What changed", _base(request), "{address}/?{query}")
         return Response(text.encode("utf-8", "replace"), media_type="application/atom+xml", headers=HEADERS)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from doesitrun import catalog
 from doesitrun.app import screens
 from doesitrun.catalog import Catalog, Query
-from doesitrun.records import Forecast
 
 
 def lookup(
@@ -71,7 +70,7 @@ def lookup(
         "limit": str(limit),
     }
     query = Query.from_parameters({name: value for name, value in given.items() if value})
-    return catalog.found_json(catalog.find(data, screens.bounded(query)))
+    return _plain(catalog.find(data, screens.bounded(query)))
 
 
 def model(
@@ -95,7 +94,7 @@ def model(
         "transformers": library_version,
         "cores": str(cores or ""),
     }
-    return catalog.page_json(screens.page_of(data, named))
+    return _plain(screens.page_of(data, {name: value for name, value in named.items() if value}))
 
 
 def compare(data: Catalog, before: str, after: str) -> dict[str, Any]:
@@ -105,7 +104,7 @@ def compare(data: Catalog, before: str, after: str) -> dict[str, Any]:
         before: The earlier pair, as TARGET/COMPILER-VERSION/LIBRARY-VERSION or any part of it that names one pair only.
         after: The later pair, likewise.
     """
-    return catalog.comparison_json(catalog.compare(data, catalog.pair_named(data, before), catalog.pair_named(data, after)))
+    return _plain(catalog.compare(data, catalog.pair_named(data, before), catalog.pair_named(data, after)))
 
 
 def forecast(data: Catalog, model_id: str, target: str = "") -> dict[str, Any]:
@@ -119,15 +118,12 @@ def forecast(data: Catalog, model_id: str, target: str = "") -> dict[str, Any]:
     """
     page = screens.page_of(data, {"model": model_id, "target": target})
     found = [forecast for forecast in page.forecasts if target in ("", forecast.target)]
-    return {"model_id": model_id, "is_result": False, "forecasts": [_forecast_json(each) for each in found]}
+    return {"model_id": model_id, "is_result": False, "forecasts": [_plain(each) for each in found]}
 
 
-def _forecast_json(forecast: Forecast) -> dict[str, Any]:
-    import dataclasses
-    from datetime import datetime
-
-    plain = dataclasses.asdict(forecast)
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in plain.items()}
+def _plain(answer: Any) -> dict[str, Any]:
+    values: dict[str, Any] = catalog.as_json(answer)
+    return values
 
 
 TOOLS: Mapping[str, Callable[..., dict[str, Any]]] = {"lookup": lookup, "model": model, "compare": compare, "forecast": forecast}

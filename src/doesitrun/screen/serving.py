@@ -12,7 +12,7 @@ def show_address(address: str) -> None:
     """Where the web app answers, and its other doors."""
     console().print(
         plain(
-            f"Does it run?  {address}\n  API    {address}/?view=api\n  MCP    {address}/gradio_api/mcp/\n  feed   {address}/feed.atom\nCtrl-C stops it."
+            f"Does it run?  {address}\n  API    {address}/?view=api\n  MCP    {address}/gradio_api/mcp/\n  feed   {address}/changes.atom\nCtrl-C stops it."
         ),
         soft_wrap=True,
     )
