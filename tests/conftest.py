@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.hub_server import Hub, serve
 
 # Machines are shared: a slow example says nothing of the code.
 # DOESITRUN_EXAMPLES=1000 make test-fast looks harder.
@@ -29,3 +32,10 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"SKIPPED: the corpus of real configs is not at {folder}")
     return folder
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """An empty stand-in Hub on loopback."""
+    with serve() as running:
+        yield running

@@ -29,9 +29,11 @@ LAYERS = [
     ("verify",),
     ("rows",),
     ("store",),
+    ("catalog",),
     ("campaign",),
     ("demonstration",),
-    ("screen", "app"),
+    ("screen",),
+    ("app",),
     ("cli", "__main__"),
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

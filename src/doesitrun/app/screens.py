@@ -63,13 +63,19 @@ def show(data: Catalog, parameters: Parameters, base: str) -> Shown:
 _HEADINGS = {View.SELECTED: "Selected", View.TRENDING: "Trending", View.DOWNLOADS: "Downloads"}
 
 
-def bounded(query: Query) -> Query:
-    """The query with no more lines than a page draws."""
-    return dataclasses.replace(query, limit=min(query.limit or LINES, LINES))
+ALL = "all"
+"""As a target in an address: each of them, a line per model and target."""
+
+
+def query_of(data: Catalog, parameters: Parameters) -> Query:
+    """The query of an address: no more lines than a page draws, of the data's own target unless another one is named."""
+    query = Query.from_parameters(parameters)
+    target = {None: data.default_target or None, ALL: None}.get(query.target, query.target)
+    return dataclasses.replace(query, limit=min(query.limit or LINES, LINES), target=target)
 
 
 def _list(data: Catalog, parameters: Parameters, base: str) -> Shown:
-    query = bounded(Query.from_parameters(parameters))
+    query = query_of(data, parameters)
     found = catalog.find(data, query)
     last = max(0, (found.total - 1) // query.limit * query.limit)
     values = {
@@ -77,20 +83,17 @@ def _list(data: Catalog, parameters: Parameters, base: str) -> Shown:
         "found": found,
         "choices": catalog.choices(data, query.target),
         "ranked": query.view is not View.SELECTED,
-        "target": query.target or data.default_target,
         "first": query.offset + 1,
         "to": query.offset + len(found.lines),
         "previous": max(0, query.offset - query.limit) if query.offset else None,
         "next": query.offset + query.limit if query.offset + query.limit < found.total else None,
         "last": last,
-        "filtered": _filtered(query),
+        "filtered": bool(FILTERS & parameters.keys()),
     }
     return Shown(Screen.LIST, _HEADINGS[query.view], values)
 
 
-def _filtered(query: Query) -> bool:
-    plain = Query(view=query.view, sort=query.sort, descending=query.descending, offset=query.offset, limit=query.limit)
-    return query != plain
+FILTERS = frozenset("q task result reason arch size cores target compiler transformers each".split())
 
 
 # ---------------------------------------------------------------------------------- one model
@@ -103,7 +106,6 @@ def _model(data: Catalog, parameters: Parameters, base: str) -> Shown:
         "badge": badge.svg(line),
         "badge_markdown": badge.markdown(line, base),
         "chosen": {"model": page.model_id, **badge.parameters(line)},
-        "phases": _phases(page.evidence.seconds if page.evidence else ()),
         "facts": [(name, value) for name, value in page.values.items() if name not in _SHOWN_ELSEWHERE and value not in (None, "")],
     }
     return Shown(Screen.MODEL, page.model_id, values)
@@ -115,12 +117,6 @@ def page_of(data: Catalog, parameters: Parameters) -> catalog.Page:
 
 
 _SHOWN_ELSEWHERE = frozenset({"model_id", "run_py", "error", "exclusion", "output_text", "output_tokens", "prompt", "result", "notes"})
-
-
-def _phases(seconds: tuple[tuple[str, float], ...]) -> list[tuple[str, float, float]]:
-    """(phase, seconds, percent of all)."""
-    whole = sum(value for _, value in seconds)
-    return [(name, value, 100 * value / whole if whole else 0.0) for name, value in seconds]
 
 
 # ---------------------------------------------------------------------------------- two pairs
@@ -164,7 +160,7 @@ def _chosen_pairs(data: Catalog, pairs: tuple[Pair, ...], parameters: Parameters
 
 # ---------------------------------------------------------------------------------- pictures
 def _coverage(data: Catalog, parameters: Parameters, base: str) -> Shown:
-    query = Query.from_parameters({name: value for name, value in parameters.items() if name != "view"})
+    query = query_of(data, {name: value for name, value in parameters.items() if name != "view"})
     covered = catalog.coverage(data, query)
     wall, peak = covered.wall_s, covered.peak_gb
     failures = [each for each in covered.reasons if each[0] == "FAIL"]
@@ -184,7 +180,7 @@ def _coverage(data: Catalog, parameters: Parameters, base: str) -> Shown:
         "wall_middle": charts.middle(wall),
         "peak": charts.histogram(peak, charts.even_edges(peak)),
         "peak_middle": charts.middle(peak),
-        "filtered": _filtered(query),
+        "filtered": bool(FILTERS & parameters.keys()),
     }
     return Shown(Screen.COVERAGE, "Coverage", values)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from doesitrun import catalog
 from doesitrun.app import screens
-from doesitrun.catalog import Catalog, Query
+from doesitrun.catalog import Catalog
 
 
 def lookup(
@@ -38,7 +38,7 @@ def lookup(
     Args:
         text: Any part of the model's name, for instance qwen3. Empty: all models.
         view: selected (models with results), trending or downloads (the Hub's own order, tested or not).
-        target: Kind of accelerator: neuron (AWS Trainium), cuda or cpu. Empty: any.
+        target: Kind of accelerator: neuron (AWS Trainium), cuda, cpu or all. Empty: the one with the most results.
         task: Hub task, for instance text-generation. Empty: any.
         result: PASS, FAIL, EXCLUDED, INCONCLUSIVE or untested. Empty: any.
         reason: Why there is no PASS, for instance compile_oom. Empty: any.
@@ -69,8 +69,8 @@ def lookup(
         "offset": str(offset),
         "limit": str(limit),
     }
-    query = Query.from_parameters({name: value for name, value in given.items() if value})
-    return _plain(catalog.find(data, screens.bounded(query)))
+    query = screens.query_of(data, {name: value for name, value in given.items() if value})
+    return _plain(catalog.find(data, query))
 
 
 def model(

@@ -1,5 +1,6 @@
 """Records as people read them in a terminal. Text from outside is shown as it is, never as markup or control codes."""
 
+from doesitrun.screen.lookup import show_comparison, show_found, show_notices, show_page
 from doesitrun.screen.plans import plan_json, show_plan
 from doesitrun.screen.progress import announce, progress, step_of, warn
 from doesitrun.screen.rows import show_demo, show_outcome, show_row
@@ -12,8 +13,12 @@ __all__ = [
     "plan_json",
     "progress",
     "show_address",
+    "show_comparison",
     "show_demo",
+    "show_found",
+    "show_notices",
     "show_outcome",
+    "show_page",
     "show_plan",
     "show_report",
     "show_row",

@@ -23,6 +23,7 @@ DEVICES = {
 }
 REQUIREMENTS = ("torch", "transformers")
 VERSION_COLUMNS: dict[str, str] = {}
+PIP_INDEXES: tuple[str, ...] = ()
 # Inductor compiles C++ with OpenMP, against Python's headers; it takes the compiler that CXX names.
 _COMPILER = Program(
     "g++",

@@ -36,6 +36,7 @@ DEVICES = {
 }
 REQUIREMENTS = ("torch", "transformers", "accelerate")
 VERSION_COLUMNS: dict[str, str] = {}
+PIP_INDEXES: tuple[str, ...] = ()
 
 
 def checks(facts: Facts) -> tuple[Check, ...]:

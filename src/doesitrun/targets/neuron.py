@@ -48,6 +48,7 @@ DEVICES = {
 }
 REQUIREMENTS = ("torch", "transformers", "accelerate", "torch-neuronx", "neuronx-cc", "nki")
 VERSION_COLUMNS = {"torch_neuronx": "torch-neuronx", "neuronx_cc": "neuronx-cc", "nki": "nki"}
+PIP_INDEXES: tuple[str, ...] = ("https://pip.repos.neuron.amazonaws.com", "https://download.pytorch.org/whl/cpu")
 CHECKUP = Checkup(
     concerns=neuron_checks.concerns,
     checks=neuron_checks.checks,

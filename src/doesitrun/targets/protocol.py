@@ -80,6 +80,11 @@ class Target(Protocol):
         ...
 
     @property
+    def PIP_INDEXES(self) -> tuple[str, ...]:  # noqa: N802
+        """Package indexes that its distributions come from, besides PyPI."""
+        ...
+
+    @property
     def CHECKUP(self) -> Checkup:  # noqa: N802
         """What `doctor` asks of an environment, and how it judges that."""
         ...
