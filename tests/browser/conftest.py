@@ -49,7 +49,8 @@ def wait_for(address: str, process: subprocess.Popen[bytes], seconds: float = 60
 
 def started(argv: list[str], folder: Path, **changes: str) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "GRADIO_TEMP_DIR": str(folder / "gradio"), **changes}
-    return subprocess.Popen(argv, cwd=folder, env=environment, stdout=(folder / "server.log").open("wb"), stderr=subprocess.STDOUT)
+    with (folder / "server.log").open("wb") as log:
+        return subprocess.Popen(argv, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT)
 
 
 def stopped(process: subprocess.Popen[bytes]) -> None:

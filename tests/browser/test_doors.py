@@ -111,6 +111,7 @@ def test_the_feed_is_atom_with_the_changes(server: str) -> None:
 def test_what_is_not_there_is_404(server: str, address: str) -> None:
     with pytest.raises(urllib.error.HTTPError) as raised:
         read(server + address)
+    raised.value.close()
     assert raised.value.code == 404
 
 
