@@ -7,13 +7,16 @@ from doesitrun.screen.lookup import show_comparison, show_found, show_notices, s
 from doesitrun.screen.plans import plan_json, show_plan
 from doesitrun.screen.progress import announce, progress, step_of, warn
 from doesitrun.screen.rows import show_demo, show_outcome, show_row
+from doesitrun.screen.serving import offer_serving, show_address, show_space
 from doesitrun.screen.stacks import show_report, show_stacks, stack_json
 
 __all__ = [
     "announce",
     "campaign_screen",
+    "offer_serving",
     "plan_json",
     "progress",
+    "show_address",
     "show_command",
     "show_comparison",
     "show_demo",
@@ -31,6 +34,7 @@ __all__ = [
     "show_report",
     "show_row",
     "show_selection",
+    "show_space",
     "show_stacks",
     "show_status",
     "show_summary",
