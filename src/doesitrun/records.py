@@ -18,7 +18,7 @@ from typing import Any, Self
 from doesitrun.outcomes import Reason, Result, Stage
 
 SCHEMA_VERSION = 1
-VERDICT_VERSION = 1
+VERDICT_VERSION = 2
 
 
 # ---------------------------------------------------------------------------------- devices, stacks
@@ -304,6 +304,7 @@ class Row:
     attempt: int | None = column("int32", "Number of the attempt at this plan, from 1.")
     graph_hits: int | None = column("int32", "Compiled graphs that came from the cache, of all ranks.")
     graph_misses: int | None = column("int32", "Graphs that had to be compiled, of all ranks.")
+    expert_ratio: float | None = column("float64", "Largest R of the positions that visit one expert, over the run's typical position.")
 
     @property
     def is_emulated(self) -> bool:

@@ -21,12 +21,13 @@ _VERSION = re.compile(r"[0-9]+(\.[0-9a-z]+)*")
 _FILES = resources.files("doesitrun")
 
 
-def render(plan: Plan, task: Task, versions: Mapping[str, str], graphs: Iterable[str] = ()) -> str:
+def render(plan: Plan, task: Task, versions: Mapping[str, str], graphs: Iterable[str] = (), *, passages: bool | None = None) -> str:
     """The text of run.py.
 
     `versions` maps distributions (torch, transformers, ...) to the versions to pin in the header;
     one that is missing there is not pinned. `graphs` are lines on where compiled graphs may be copied from; they
-    stand in the header as comments, so they may hold any printable ASCII.
+    stand in the header as comments, so they may hold any printable ASCII. With `passages` it also reads texts that
+    are given to it; None leaves that to mixtures of experts, whose few generated tokens visit few of them.
     """
     target = TARGETS[plan.target]
     part = target.fragments(plan)
@@ -41,6 +42,7 @@ def render(plan: Plan, task: Task, versions: Mapping[str, str], graphs: Iterable
         **_literals(plan, task),
         **_loading(plan, task, part),
         **_running(part, task),
+        **_passages(plan.is_moe if passages is None else passages, part, task),
         "encode": _template("picture" if task.picture else "text").substitute(shared).rstrip("\n"),
         "start_ranks": _start_ranks(plan, part),
         "graphs": _lines(f"# {_comment(line)}" for line in graphs),
@@ -154,6 +156,25 @@ def _running(part: Fragments, task: Task) -> dict[str, str]:
         "cache_pattern": part.cache_pattern,
         "cache_hits": part.cache_hits,
         "cache_misses": part.cache_misses,
+    }
+
+
+def _passages(wanted: bool, part: Fragments, task: Task) -> dict[str, str]:
+    if not wanted:
+        return {"read_passages": "", "passages": "", "passages_entry": "", "about_passages": ""}
+    if task.picture:  # the picture's tokens stay, and the passage follows the prompt
+        given = {
+            "tokenizing": ", add_special_tokens=False",
+            "given": '        given, ids = inputs, inputs["input_ids"][0].tolist() + ids',
+        }
+    else:
+        device = '.to(inputs["input_ids"].device)' if part.inputs_on_device else ""
+        given = {"tokenizing": "", "given": f'        given = {{**inputs, "input_ids": torch.tensor([ids[:length]]){device}}}'}
+    return {
+        "read_passages": _template("passages").substitute(given),
+        "passages": _lines(["passages = read_passages(processor, model, inputs)"], 4),
+        "passages_entry": _lines(['"passages": passages,'], 8),
+        "about_passages": "\nThen it is given the tokens of some passages, as few of its experts see those few.",
     }
 
 

@@ -21,7 +21,7 @@ PASSAGE = (
 )
 """Plain English prose, written for this purpose, so that no model has seen it."""
 
-REFERENCE_FORMAT = 1
+REFERENCE_FORMAT = 2
 """Changes with what reference.py and judge.py compute, so that kept answers of older ones are not reused."""
 
 
@@ -43,6 +43,7 @@ def reference_request(plan: Plan, result: Mapping[str, Any]) -> dict[str, Any]:
         "tokens": result["tokens"],
         "top_ids": result["top_ids"],
         "eos_ids": result["eos_ids"],
+        "passages": [{name: each[name] for name in ("prompt_ids", "tokens", "top_ids")} for each in result.get("passages", ())],
         "passage": PASSAGE,
         "trust_remote_code": plan.trust_remote_code,
         "threads": None,
