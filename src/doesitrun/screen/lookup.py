@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from doesitrun.catalog import Change, Comparison, Evidence, Found, History, Line, Page, Suggestion
 
 SHOWN_NAME = 160
+WIDE = 110
+"""Columns of a terminal that hold the whole table."""
 _CHANGE_COLOURS = {"broken": "bold red", "fixed": "bold green", "slower": "yellow", "faster": "green"}
 
 
@@ -52,31 +54,34 @@ def _counted(found: Found, offset: int) -> str:
 
 
 def _lines_table(lines: Sequence[Line]) -> Table:
-    ranked = any(line.rank is not None for line in lines)
+    """The lines as a table; a narrow terminal gets the columns that answer the question, and `show` has the others."""
     targets = len({line.target for line in lines if line.result}) > 1
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    names = [*(["#"] if ranked else []), "model", "result", "cores", "wall s", "peak GB", "rests on, or why not", "versions", "tested"]
-    for name in names:
-        right = name in ("#", "cores", "wall s", "peak GB")
-        table.add_column(name, justify="right" if right else "left", no_wrap=right or name in ("result", "tested"), overflow="fold")
-    for line in lines:
-        target = f"{line.target} " if targets and line.target else ""
-        cells = [
-            _name(line.model_id),
-            _result(line),
-            plain(line.cores if line.result else (line.forecast.cores if line.forecast else None) or ""),
-            plain(line.wall_s),
-            plain("" if line.peak_gb is None else f"{line.peak_gb:.2f}"),
-            plain(line.why or ", ".join(line.rests_on)),
-            plain(f"{target}{_versions(line)}"),
-            plain(line.tested_at.date().isoformat() if line.tested_at else ""),
-        ]
-        table.add_row(*([plain(line.rank)] if ranked else []), *cells)
+    columns: dict[str, list[Text]] = {
+        "#": [plain(line.rank) for line in lines],
+        "model": [_name(line.model_id) for line in lines],
+        "result": [_result(line) for line in lines],
+        "cores": [plain(line.cores if line.result else line.forecast and line.forecast.cores) for line in lines],
+        "wall s": [plain(line.wall_s) for line in lines],
+        "peak GB": [plain("" if line.peak_gb is None else f"{line.peak_gb:.2f}") for line in lines],
+        "rests on, or why not": [plain(line.why or ", ".join(line.rests_on)) for line in lines],
+        "versions": [plain(f"{line.target} {_versions(line)}".strip() if targets else _versions(line)) for line in lines],
+        "tested": [plain(line.tested_at.date().isoformat() if line.tested_at else "") for line in lines],
+    }
+    left_out = [*(() if any(line.rank is not None for line in lines) else ("#",))]
+    if console().width < WIDE:
+        left_out += ["peak GB", "versions", "tested"]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
+    for name in columns:
+        if name not in left_out:
+            right = name in ("#", "cores", "wall s", "peak GB")
+            table.add_column(name, justify="right" if right else "left", no_wrap=right or name in ("result", "tested"), overflow="fold")
+    for cells in zip(*(cells for name, cells in columns.items() if name not in left_out), strict=True):
+        table.add_row(*cells)
     return table
 
 
 def _name(name: str) -> Text:
-    return plain(name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}...").copy()
+    return plain(name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}...")
 
 
 def _result(line: Line) -> Text:
