@@ -108,8 +108,20 @@ def show_page(page: Page, place: str, *, as_json: bool) -> None:
         return
     line = page.line
     title = Text.assemble(_result(line), "  ", _name(page.model_id))
-    parts = [fact_table(_page_facts(page)), *_sections(page, place)]
+    parts = [fact_table(_page_facts(page)), *_sections(page)]
     console().print(Panel(Group(*parts), title=title, title_align="left"))
+    for what, command in _commands(page, place):
+        console().print(Text.assemble((f"{what}:", "dim"), "\n  ", plain(command)), soft_wrap=True)  # in one line, to be copied
+
+
+def _commands(page: Page, place: str) -> list[tuple[str, str]]:
+    """What to type: for the packages, for the compiled graphs and for the script of this row."""
+    line = page.line
+    chosen = {"--target": line.target, "--compiler": line.compiler_version, "--transformers": line.library_version, "--cores": line.cores}
+    words = [page.model_id, *(word for option, value in chosen.items() if value for word in (option, str(value))), "--data", place]
+    script = f"{program()} show {shlex.join(words)} --run-py > run.py" if page.run_py else ""
+    commands = [("Its packages", page.install), ("Its compiled graphs", page.graphs), ("Its script", script)]
+    return [(what, command) for what, command in commands if command]
 
 
 def _page_facts(page: Page) -> list[tuple[str, Text]]:
@@ -131,7 +143,7 @@ def _page_facts(page: Page) -> list[tuple[str, Text]]:
     return [(name, plain(value)) for name, value in shown if value]
 
 
-def _sections(page: Page, place: str) -> list[Text | Table]:
+def _sections(page: Page) -> list[Text | Table]:
     from doesitrun.catalog import why_forecast as forecast_line
 
     parts: list[Text | Table] = []
@@ -155,11 +167,6 @@ def _sections(page: Page, place: str) -> list[Text | Table]:
         parts.append(_history_table(history))
     if page.stack:
         parts += [_heading("Software"), fact_table([(name, plain(version)) for name, version in page.stack])]
-    commands = [("packages", page.install), ("graphs", page.graphs)]
-    if page.run_py:
-        commands.append(("run.py", f"{program()} show {shlex.quote(page.model_id)} --data {shlex.quote(place)} --run-py > run.py"))
-    if any(command for _, command in commands):
-        parts += [_heading("To run it"), fact_table([(name, plain(command)) for name, command in commands if command])]
     return [*parts, *(plain(f"\n{notice}") for notice in page.notices)]
 
 
@@ -190,20 +197,21 @@ def _evidence_facts(evidence: Evidence) -> list[tuple[str, Text]]:
 
 
 def _history_table(history: History) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    for name in ("compiler", "library", "result", "cores", "wall s", "peak GB", "tested", "why"):
-        table.add_column(name, overflow="fold")
+    names = ["versions", "result", "cores", *(["wall s", "peak GB", "tested"] if console().width >= WIDE else []), "why"]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
+    for name in names:
+        table.add_column(name, overflow="fold", no_wrap=name not in ("versions", "why"))
     for line in history.lines:
-        table.add_row(
-            plain(f"{line.compiler} {line.compiler_version}".strip()),
-            plain(f"{line.library} {line.library_version}".strip()),
-            _result(line),
-            plain(line.cores),
-            plain(line.wall_s),
-            plain("" if line.peak_gb is None else f"{line.peak_gb:.2f}"),
-            plain(line.tested_at.date().isoformat() if line.tested_at else ""),
-            plain(line.why),
-        )
+        cells = {
+            "versions": plain(_versions(line)),
+            "result": _result(line),
+            "cores": plain(line.cores),
+            "wall s": plain(line.wall_s),
+            "peak GB": plain("" if line.peak_gb is None else f"{line.peak_gb:.2f}"),
+            "tested": plain(line.tested_at.date().isoformat() if line.tested_at else ""),
+            "why": plain(line.why),
+        }
+        table.add_row(*(cells[name] for name in names))
     return table
 
 
