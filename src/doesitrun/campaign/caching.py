@@ -223,7 +223,7 @@ def _pulled(
     found = None
     try:
         context.watch(Progress("graphs", 0.0))
-        found = graphs.shelves(store)
+        found = graphs.shelves(store, [plan.model_id])
         wanted, refused = graphs.usable(_wanted(plan, found.get(pair)), TARGETS[plan.target].GRAPHS.flags_of(os.environ))
         notes += refused[:_MOST_NAMED]
         if wanted:
