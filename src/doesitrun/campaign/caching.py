@@ -195,7 +195,7 @@ def _writable(folder: Path, stack: ExitStack, notes: list[str]) -> tuple[Path, b
             shutil.copyfile(folder / name, copy / name)
             copied += 1
     told = f"a copy of its {copied} files was used and new graphs were not kept"
-    notes.append(f"the cache folder {folder} cannot be written ({why}), so {told}")
+    notes.append(f"the cache folder cannot be written ({why}), so {told}")
     return copy, False
 
 
