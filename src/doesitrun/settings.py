@@ -99,7 +99,7 @@ def load(path: Path | None = None) -> Settings:
 
 def parse(values: Mapping[str, Any], source: str = FILE_NAME) -> Settings:
     """The settings in a parsed TOML document. Raises UsageError, naming the key."""
-    _check_keys(values, ("stacks", "judge", "limits", "graphs"), source)
+    check_keys(values, ("stacks", "judge", "limits", "graphs"), source)
     stacks = _table(values, "stacks", source)
     return Settings(
         stacks={
@@ -120,7 +120,7 @@ def _table(values: Mapping[str, Any], key: str, source: str) -> Mapping[str, Any
 
 
 def _strings(values: Mapping[str, Any], kind: type[StackSettings | JudgeSettings | GraphSettings], source: str) -> dict[str, str]:
-    _check_keys(values, [f.name for f in fields(kind)], source)
+    check_keys(values, [f.name for f in fields(kind)], source)
     for key, value in values.items():
         if not isinstance(value, str) or not value:
             raise UsageError(f'{source}: {key} must be text: write {key} = "...".')
@@ -130,14 +130,15 @@ def _strings(values: Mapping[str, Any], kind: type[StackSettings | JudgeSettings
 
 
 def _numbers(values: Mapping[str, Any], source: str) -> dict[str, float]:
-    _check_keys(values, [f.name for f in fields(LimitSettings)], source)
+    check_keys(values, [f.name for f in fields(LimitSettings)], source)
     for key, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
             raise UsageError(f"{source}: {key} must be a positive number, not {value!r}.")
     return dict(values)
 
 
-def _check_keys(values: Mapping[str, Any], known: Iterable[str], source: str) -> None:
+def check_keys(values: Mapping[str, Any], known: Iterable[str], source: str) -> None:
+    """Raises UsageError, with a did-you-mean, for a key that is not known."""
     known = list(known)
     for key in values:
         if key not in known:

@@ -20,9 +20,11 @@ LAYERS = [
     ("tasks",),
     ("targets",),
     ("hub",),
+    ("select",),
     ("plan",),
     ("script",),
     ("environment", "isolate", "supervise"),
+    ("pool",),
     ("stacks",),
     ("doctor",),
     ("explain", "tracebacks"),
@@ -30,9 +32,11 @@ LAYERS = [
     ("rows",),
     ("graphs",),
     ("store",),
+    ("catalog",),
     ("campaign",),
     ("demonstration",),
     ("screen",),
+    ("app",),
     ("cli", "__main__"),
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -94,6 +98,10 @@ def owners(package: str) -> set[str]:
         ("fsspec", {"graphs"}),
         ("rich", {"screen"}),
         ("typer", {"cli"}),
+        ("ray", {"pool"}),
+        ("gradio", {"app"}),
+        ("fastapi", {"app"}),
+        ("jinja2", {"app"}),
     ],
 )
 def test_each_library_has_its_one_place(package: str, allowed: set[str]) -> None:

@@ -2,7 +2,28 @@
 
 from doesitrun.campaign.caching import graphs_folder
 from doesitrun.campaign.context import Ask, Context, Prepared, Progress, Watch
+from doesitrun.campaign.listing import Listed, read_list
+from doesitrun.campaign.many import Choice, Summary, conduct
+from doesitrun.campaign.opening import open_contexts, open_list, open_pool
 from doesitrun.campaign.planning import prepare, run_py
 from doesitrun.campaign.trial import test
 
-__all__ = ["Ask", "Context", "Prepared", "Progress", "Watch", "graphs_folder", "prepare", "run_py", "test"]
+__all__ = [
+    "Ask",
+    "Choice",
+    "Context",
+    "Listed",
+    "Prepared",
+    "Progress",
+    "Summary",
+    "Watch",
+    "conduct",
+    "graphs_folder",
+    "open_contexts",
+    "open_list",
+    "open_pool",
+    "prepare",
+    "read_list",
+    "run_py",
+    "test",
+]

@@ -30,19 +30,26 @@ from doesitrun.tasks import TASKS
 
 def test(ask: Ask, context: Context) -> Row:
     """The row of one model, after whatever it takes; the dataset is exported. Raises as `prepare` does, and KeyboardInterrupt."""
-    if context.stack.is_emulated and not context.workspace.root.resolve().is_relative_to(tempfile.gettempdir()):
-        raise UsageError(f"The device is emulated, so its rows go to a temporary workspace only: pass -w {tempfile.gettempdir()}/...")
+    refuse_emulated(context)
     for unknown in context.workspace.settle_interrupted().unknown:
         context.warn(unknown.problem)
     reference = None if ask.reference is None else _reference_checkpoint(ask.reference)
     (prepared,) = prepare([ask], context)
     plan = prepared.plan
-    row = _refuse(plan, ask, context) if isinstance(plan, Refusal) else _attempt(plan, reference, context)
-    _export(context)
-    return row
+    try:
+        return refuse(plan, ask, context) if isinstance(plan, Refusal) else attempt(plan, reference, context)
+    finally:
+        export(context)
 
 
-def _export(context: Context) -> None:
+def refuse_emulated(context: Context) -> None:
+    """Raises UsageError where rows of an emulated device would get into a workspace that lasts."""
+    if context.stack.is_emulated and not context.workspace.root.resolve().is_relative_to(tempfile.gettempdir()):
+        raise UsageError(f"The device is emulated, so its rows go to a temporary workspace only: pass -w {tempfile.gettempdir()}/...")
+
+
+def export(context: Context) -> None:
+    """Makes the dataset say what the attempts say."""
     for warning in context.workspace.export().warnings:
         context.warn(warning)
 
@@ -54,13 +61,22 @@ def _reference_checkpoint(model: str) -> Checkpoint:
     return found
 
 
-def _refuse(refusal: Refusal, ask: Ask, context: Context) -> Row:
-    row = rows.refused_row(refusal, context.stack, _now())
+def refuse(refusal: Refusal, ask: Ask, context: Context, stage: Stage = Stage.PLAN) -> Row:
+    """The row of a model without a plan, written."""
+    row = dataclasses.replace(rows.refused_row(refusal, context.stack, _now()), stage=stage)
     plan_id = rows.refusal_plan_id(refusal, context.stack, ask.dtype, ask.new_tokens)
     return write_row(context.workspace.new_attempt(plan_id, row), row)
 
 
-def _attempt(plan: Plan, reference: Checkpoint | None, context: Context) -> Row:
+def give_up(plan: Plan, outcome: Outcome, context: Context) -> Row:
+    """The row of a plan that cannot even be tried, written."""
+    row = rows.pending_row(plan, context.stack, script.render(plan, TASKS[plan.task], pins(context.stack)), _now())
+    folder = context.workspace.new_attempt(plan.plan_id, row)
+    return write_row(folder, rows.ended_row(row, outcome, _now()))
+
+
+def attempt(plan: Plan, reference: Checkpoint | None, context: Context) -> Row:
+    """The row of one attempt at a plan, written; a KeyboardInterrupt leaves one, too, and comes through."""
     text = script.render(plan, TASKS[plan.task], pins(context.stack), header(context))
     row = rows.pending_row(plan, context.stack, text, _now())
     folder = context.workspace.new_attempt(plan.plan_id, row)
@@ -71,7 +87,6 @@ def _attempt(plan: Plan, reference: Checkpoint | None, context: Context) -> Row:
             return write_row(folder, _tried(plan, row, folder, reference, context))
     except KeyboardInterrupt:
         write_row(folder, rows.ended_row(row, Outcome(_stage(folder), Reason.INTERRUPTED, "It was stopped by the user."), _now()))
-        _export(context)
         raise
     except DoesItRunError as error:
         return write_row(folder, rows.ended_row(row, Outcome(_stage(folder), Reason.HARNESS_ERROR, str(error)), _now()))
@@ -88,7 +103,7 @@ def _tried(plan: Plan, row: Row, folder: Path, reference: Checkpoint | None, con
     with cached(plan, context) as cache:
         variables = TARGETS[plan.target].environment(str(cache.folder))
         environment = isolate.child_environment(os.environ, variables, keep_token=plan.gated)
-        ended = isolate.run(argv, folder, environment, limits(context), watch)
+        ended = context.seat.on_device(argv, folder, environment, limits(context), watch)
         result = isolate.read_result(folder)
         measured = cache.collected(rows.measured_row(row, result), result) if result and verify.is_usable(plan, result) else row
         row = cache.noted(row)
@@ -112,6 +127,7 @@ def _expected(folder: Path) -> dict[str, float]:
 
 def _judged(plan: Plan, row: Row, result: Mapping[str, Any], reference: Checkpoint | None, wall_s: float, context: Context) -> Row:
     """The row after the reference and the judge were heard."""
+    context.seat.leave_device(verify.reference_memory(plan))
     try:
         answer, reference_s = _reference(plan, result, reference, context)
     except DoesItRunError as error:

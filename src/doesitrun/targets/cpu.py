@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from doesitrun.records import Device, Plan
@@ -23,7 +23,9 @@ DEVICES = {
     )
 }
 REQUIREMENTS = ("torch", "transformers")
+RESOURCE = "CPU"
 VERSION_COLUMNS: dict[str, str] = {}
+PIP_INDEXES: tuple[str, ...] = ()
 # Inductor compiles C++ with OpenMP, against Python's headers; it takes the compiler that CXX names.
 _COMPILER = Program(
     "g++",
@@ -71,6 +73,11 @@ GRAPHS = GraphFiles(
 def environment(cache: str) -> dict[str, str]:
     """Variables of the child: compiled graphs go to `cache`, a folder."""
     return {"TORCHINDUCTOR_CACHE_DIR": cache, **CACHES_ON, "TOKENIZERS_PARALLELISM": "false"}
+
+
+def visible(cores: Sequence[int]) -> dict[str, str]:  # noqa: ARG001
+    """None: a core is a thread, and the kernel finds room for it."""
+    return {}
 
 
 def detect(facts: Mapping[str, Any]) -> Detection | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from doesitrun.records import Device, Plan
@@ -36,7 +36,9 @@ DEVICES = {
     for name, size, text in _GPUS
 }
 REQUIREMENTS = ("torch", "transformers", "accelerate")
+RESOURCE = "GPU"
 VERSION_COLUMNS: dict[str, str] = {}
+PIP_INDEXES: tuple[str, ...] = ()
 
 
 def checks(facts: Facts) -> tuple[Check, ...]:
@@ -100,6 +102,11 @@ def environment(cache: str) -> dict[str, str]:
         "TRITON_CACHE_DIR": f"{cache}/triton",
         "TOKENIZERS_PARALLELISM": "false",
     }
+
+
+def visible(cores: Sequence[int]) -> dict[str, str]:
+    """Variables that show a child these GPUs, and no others."""
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, cores))}
 
 
 def detect(facts: Mapping[str, Any]) -> Detection | None:

@@ -6,7 +6,7 @@ transformers 5.24; none was measured by us on a Trainium.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from doesitrun.records import Device, Plan
@@ -48,7 +48,9 @@ DEVICES = {
     ),
 }
 REQUIREMENTS = ("torch", "transformers", "accelerate", "torch-neuronx", "neuronx-cc", "nki")
+RESOURCE = "neuron_cores"
 VERSION_COLUMNS = {"torch_neuronx": "torch-neuronx", "neuronx_cc": "neuronx-cc", "nki": "nki"}
+PIP_INDEXES: tuple[str, ...] = ("https://pip.repos.neuron.amazonaws.com", "https://download.pytorch.org/whl/cpu")
 CHECKUP = Checkup(
     concerns=neuron_checks.concerns,
     checks=neuron_checks.checks,
@@ -81,6 +83,11 @@ def environment(cache: str) -> dict[str, str]:
         "TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR": f"{cache}/local",  # locks; a default that all users share is a trap
         "TOKENIZERS_PARALLELISM": "false",
     }
+
+
+def visible(cores: Sequence[int]) -> dict[str, str]:
+    """Variables that show a child these cores, and no others; it would take all of the host's."""
+    return {"NEURON_RT_VISIBLE_CORES": ",".join(map(str, cores))}
 
 
 def detect(facts: Mapping[str, Any]) -> Detection | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -91,6 +91,11 @@ class Target(Protocol):
         ...
 
     @property
+    def PIP_INDEXES(self) -> tuple[str, ...]:  # noqa: N802
+        """Package indexes that its distributions come from, besides PyPI."""
+        ...
+
+    @property
     def CHECKUP(self) -> Checkup:  # noqa: N802
         """What `doctor` asks of an environment, and how it judges that."""
         ...
@@ -102,6 +107,15 @@ class Target(Protocol):
 
     def environment(self, cache: str) -> dict[str, str]:
         """Variables of the child: compiled graphs go to `cache`, a folder of one compiler version."""
+        ...
+
+    @property
+    def RESOURCE(self) -> str:  # noqa: N802
+        """What Ray calls its cores."""
+        ...
+
+    def visible(self, cores: Sequence[int]) -> dict[str, str]:
+        """Variables that show a child these cores of the host, and no others."""
         ...
 
     def detect(self, facts: Mapping[str, Any]) -> Detection | None:
