@@ -14,7 +14,7 @@ from doesitrun.campaign.context import Ask, Context, Watch
 from doesitrun.campaign.downloads import Downloads, Fetch
 from doesitrun.campaign.events import Listen, Planned, Planning, Summed
 from doesitrun.campaign.listing import Listed
-from doesitrun.campaign.planning import survey
+from doesitrun.campaign.survey import survey
 from doesitrun.campaign.working import RETRIES, Item, work
 from doesitrun.outcomes import Outcome, Reason, Result, Stage
 from doesitrun.pool import Pool, Seat
