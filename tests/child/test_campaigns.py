@@ -125,6 +125,8 @@ def test_an_empty_list_and_a_foreign_pool_are_refused_in_a_sentence(tmp_path: Pa
         ([], "Say which models"),
         (["--selected", "3"], "There is no selection"),
         (["--models", "absent.txt"], "cannot be read"),
+        (["--models", "models.txt", "--pool", "slurm"], "There is no pool 'slurm'"),
+        (["--models", "models.txt", "--pool", "local=8"], "There is no pool 'local=8'"),
     ):
         argv = [sys.executable, "-m", "doesitrun", "campaign", *arguments, "-w", "results"]
         done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
