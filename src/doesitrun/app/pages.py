@@ -62,7 +62,7 @@ def environment() -> Environment:
         "address": words.address,
         "look": _look_address,
         "plural": words.plural,
-        "svg": Markup,  # only ever called with what badge.svg made  # noqa: S704
+        "svg": Markup,  # only ever called with what badge.svg made
         "RESULT_WORDS": RESULT_WORDS,
         "FAULT_WORDS": FAULT_WORDS,
         "MEANINGS": {reason.value: reason.meaning for reason in Reason},
@@ -74,7 +74,7 @@ def environment() -> Environment:
 
 
 NAMES = frozenset(
-    "model view q task result reason arch size cores target compiler transformers each sort desc offset limit before after".split()
+    ["model", "view", "q", "task", "result", "reason", "arch", "size", "cores", "target", "compiler", "transformers", "each", "sort", "desc", "offset", "limit", "before", "after"]
 )
 """The parameters that an address may have; others, of trackers and of the Hub, are passed over."""
 LONGEST = 300

@@ -93,7 +93,7 @@ def _list(data: Catalog, parameters: Parameters, base: str) -> Shown:
     return Shown(Screen.LIST, _HEADINGS[query.view], values)
 
 
-FILTERS = frozenset("q task result reason arch size cores target compiler transformers each".split())
+FILTERS = frozenset(["q", "task", "result", "reason", "arch", "size", "cores", "target", "compiler", "transformers", "each"])
 
 
 # ---------------------------------------------------------------------------------- one model

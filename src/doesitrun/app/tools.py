@@ -51,6 +51,7 @@ def lookup(
         descending: True for the largest first.
         offset: Lines to leave out at the start.
         limit: Lines to return, 100 at most.
+
     """
     given = {
         "q": text,
@@ -85,6 +86,7 @@ def model(
         compiler_version: Version of the compiler. Empty: the newest.
         library_version: Version of transformers. Empty: the newest.
         cores: Cores that it was sharded over. 0: any.
+
     """
     named = {
         "model": model_id,
@@ -103,6 +105,7 @@ def compare(data: Catalog, before: str, after: str) -> dict[str, Any]:
     Args:
         before: The earlier pair, as TARGET/COMPILER-VERSION/LIBRARY-VERSION or any part of it that names one pair only.
         after: The later pair, likewise.
+
     """
     return _plain(catalog.compare(data, catalog.pair_named(data, before), catalog.pair_named(data, after)))
 
@@ -115,6 +118,7 @@ def forecast(data: Catalog, model_id: str, target: str = "") -> dict[str, Any]:
     Args:
         model_id: Hub id, for instance Qwen/Qwen3-0.6B.
         target: Kind of accelerator: neuron, cuda or cpu. Empty: all.
+
     """
     page = screens.page_of(data, {"model": model_id, "target": target})
     found = [forecast for forecast in page.forecasts if target in ("", forecast.target)]
