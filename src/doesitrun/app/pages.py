@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from doesitrun import __version__
-from doesitrun.app import words
+from doesitrun.app import badge, words
 from doesitrun.app.screens import show
 from doesitrun.catalog import Catalog, Size, Source
 from doesitrun.outcomes import Reason
@@ -60,6 +60,7 @@ def environment() -> Environment:
         made.filters[name] = getattr(words, name)
     made.globals |= {
         "address": words.address,
+        "badge_markdown": badge.markdown,
         "look": _look_address,
         "plural": words.plural,
         "svg": Markup,  # only ever called with what badge.svg made
@@ -74,7 +75,8 @@ def environment() -> Environment:
 
 
 NAMES = frozenset(
-    ["model", "view", "q", "task", "result", "reason", "arch", "size", "cores", "target", "compiler", "transformers", "each", "sort", "desc", "offset", "limit", "before", "after"]
+    ("model", "view", "q", "task", "result", "reason", "arch", "size", "cores", "target", "compiler", "transformers")
+    + ("each", "sort", "desc", "offset", "limit", "before", "after")
 )
 """The parameters that an address may have; others, of trackers and of the Hub, are passed over."""
 LONGEST = 300
@@ -110,7 +112,7 @@ class Pages:
 
 
 def _drawn(data: Catalog, parameters: Mapping[str, str], base: str, *, whole: bool) -> str:
-    shown = show(data, parameters, base)
+    shown = show(data, parameters)
     values: Mapping[str, Any] = {
         "parameters": _Given(parameters),
         "screen": shown.screen,
