@@ -55,6 +55,8 @@ class Stack:
     compiler: str
     compiler_version: str
     notes: tuple[str, ...] = ()
+    machine: str = ""
+    """What its compiled graphs are made for: the device's kind, or the processor and what it can do."""
 
     @property
     def is_emulated(self) -> bool:
@@ -300,6 +302,8 @@ class Row:
     os: str | None = column("string", "Operating system and C library.")
     graphs_uri: str | None = column("string", "Where the compiled graphs lie.")
     attempt: int | None = column("int32", "Number of the attempt at this plan, from 1.")
+    graph_hits: int | None = column("int32", "Compiled graphs that came from the cache, of all ranks.")
+    graph_misses: int | None = column("int32", "Graphs that had to be compiled, of all ranks.")
 
     @property
     def is_emulated(self) -> bool:

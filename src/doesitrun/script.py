@@ -21,11 +21,12 @@ _VERSION = re.compile(r"[0-9]+(\.[0-9a-z]+)*")
 _FILES = resources.files("doesitrun")
 
 
-def render(plan: Plan, task: Task, versions: Mapping[str, str]) -> str:
+def render(plan: Plan, task: Task, versions: Mapping[str, str], graphs: Iterable[str] = ()) -> str:
     """The text of run.py.
 
     `versions` maps distributions (torch, transformers, ...) to the versions to pin in the header;
-    one that is missing there is not pinned.
+    one that is missing there is not pinned. `graphs` are lines on where compiled graphs may be copied from; they
+    stand in the header as comments, so they may hold any printable ASCII.
     """
     target = TARGETS[plan.target]
     part = target.fragments(plan)
@@ -42,6 +43,7 @@ def render(plan: Plan, task: Task, versions: Mapping[str, str]) -> str:
         **_running(part, task),
         "encode": _template("picture" if task.picture else "text").substitute(shared).rstrip("\n"),
         "start_ranks": _start_ranks(plan, part),
+        "graphs": _lines(f"# {_comment(line)}" for line in graphs),
     }
     return _template("common").substitute(values)
 
@@ -54,6 +56,14 @@ def literal(text: str) -> str:
 
 def _template(name: str) -> Template:
     return Template((_FILES / "script_parts" / f"{name}.py.txt").read_text(encoding="utf-8"))
+
+
+def _comment(line: str) -> str:
+    """The line, unless something in it could end a comment."""
+    if not (line.isascii() and line.isprintable()):
+        message = f"{line!r} cannot stand in a comment"
+        raise ValueError(message)
+    return line
 
 
 def _lines(lines: Iterable[str], indent: int = 0) -> str:
@@ -140,6 +150,10 @@ def _running(part: Fragments, task: Task) -> dict[str, str]:
         "reset_peak": _lines(part.reset_peak, 4),
         "peak_bytes": part.peak_bytes,
         "fallbacks": part.fallbacks,
+        "cache_folder": part.cache_folder,
+        "cache_pattern": part.cache_pattern,
+        "cache_hits": part.cache_hits,
+        "cache_misses": part.cache_misses,
     }
 
 

@@ -30,10 +30,13 @@ LAYERS = [
     ("explain", "tracebacks"),
     ("verify",),
     ("rows",),
+    ("graphs",),
     ("store",),
+    ("catalog",),
     ("campaign",),
     ("demonstration",),
     ("screen",),
+    ("app",),
     ("cli", "__main__"),
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -91,10 +94,14 @@ def owners(package: str) -> set[str]:
         ("transformers", {"instack"}),
         ("subprocess", {"isolate", "supervise"}),
         ("multiprocessing", set()),
-        ("huggingface_hub", {"hub"}),
+        ("huggingface_hub", {"hub", "graphs"}),
+        ("fsspec", {"graphs"}),
         ("rich", {"screen"}),
         ("typer", {"cli"}),
         ("ray", {"pool"}),
+        ("gradio", {"app"}),
+        ("fastapi", {"app"}),
+        ("jinja2", {"app"}),
     ],
 )
 def test_each_library_has_its_one_place(package: str, allowed: set[str]) -> None:

@@ -1,11 +1,12 @@
 """The only composer: models through the layers, from their names to their rows."""
 
+from doesitrun.campaign.caching import graphs_folder
 from doesitrun.campaign.context import Ask, Context, Prepared, Progress, Watch
 from doesitrun.campaign.listing import Listed, read_list
 from doesitrun.campaign.many import Choice, Summary, conduct
 from doesitrun.campaign.opening import open_contexts, open_list, open_pool
 from doesitrun.campaign.planning import prepare, run_py
-from doesitrun.campaign.trial import graphs_folder, test
+from doesitrun.campaign.trial import test
 
 __all__ = [
     "Ask",

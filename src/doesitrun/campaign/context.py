@@ -54,6 +54,8 @@ class Context:
     watch: Watch
     warn: Callable[[str], None]
     """Is told, in a sentence, what the user should know but need not act on at once."""
+    graphs: str | None = None
+    """URL of a store that compiled graphs are pulled from before a run; None takes that of the settings."""
     seat: Seat = HERE
     """Under it children are started: here, or on the cores that a campaign gives to the model."""
 

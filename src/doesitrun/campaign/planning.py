@@ -11,6 +11,7 @@ from typing import Any
 
 from doesitrun import hub, script
 from doesitrun.campaign.asking import ask_stack, keep, kept
+from doesitrun.campaign.caching import header
 from doesitrun.campaign.context import Ask, Context, Prepared
 from doesitrun.errors import HubError, ModelNotFoundError, StackError, UsageError
 from doesitrun.hub import HubThrottledError
@@ -154,7 +155,7 @@ def run_py(prepared: Prepared, context: Context) -> str:
     if isinstance(prepared.plan, Refusal):
         refusal = prepared.plan
         raise UsageError(f"{refusal.model_id} has no script, for it would not be run. {refusal.detail} {refusal.reason.advice}")
-    return script.render(prepared.plan, prepared.task, pins(context.stack))
+    return script.render(prepared.plan, prepared.task, pins(context.stack), header(context))
 
 
 def pins(stack: Stack) -> dict[str, str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 
 from doesitrun import hub, isolate, rows, script, verify
 from doesitrun.campaign.asking import limits, reused
+from doesitrun.campaign.caching import cached, header
 from doesitrun.campaign.context import Ask, Context, Progress
 from doesitrun.campaign.planning import pins, prepare
 from doesitrun.errors import DoesItRunError, UsageError
@@ -78,7 +77,7 @@ def give_up(plan: Plan, outcome: Outcome, context: Context) -> Row:
 
 def attempt(plan: Plan, reference: Checkpoint | None, context: Context) -> Row:
     """The row of one attempt at a plan, written; a KeyboardInterrupt leaves one, too, and comes through."""
-    text = script.render(plan, TASKS[plan.task], pins(context.stack))
+    text = script.render(plan, TASKS[plan.task], pins(context.stack), header(context))
     row = rows.pending_row(plan, context.stack, text, _now())
     folder = context.workspace.new_attempt(plan.plan_id, row)
     try:
@@ -101,18 +100,21 @@ def _tried(plan: Plan, row: Row, folder: Path, reference: Checkpoint | None, con
     def watch(stage: Stage, elapsed_s: float) -> None:
         context.watch(Progress(stage, elapsed_s, expected.get(stage)))
 
-    with _compiler_safe(graphs_folder(context)) as cache:
-        variables = TARGETS[plan.target].environment(str(cache))
+    with cached(plan, context) as cache:
+        variables = TARGETS[plan.target].environment(str(cache.folder))
         environment = isolate.child_environment(os.environ, variables, keep_token=plan.gated)
         ended = context.seat.on_device(argv, folder, environment, limits(context), watch)
+        result = isolate.read_result(folder)
+        measured = cache.collected(rows.measured_row(row, result), result) if result and verify.is_usable(plan, result) else row
+        row = cache.noted(row)
+        write_whole(folder / "graphs.json", dumps(cache.record()).encode())
     write_whole(folder / "ended.json", dumps(ended).encode())
-    result = isolate.read_result(folder)
     outcome = explain(ended, result, isolate.read_log(folder), plan.target)
     if outcome is not None:
         return rows.ended_row(row, outcome, _now(), wall_s=ended.wall_s)
     if result is None or not verify.is_usable(plan, result):
         return rows.ended_row(row, verify.verdict(plan, result or {}, None, None).outcome, _now(), wall_s=ended.wall_s)
-    return _judged(plan, rows.measured_row(row, result), result, reference, ended.wall_s, context)
+    return _judged(plan, measured, result, reference, ended.wall_s, context)
 
 
 def _expected(folder: Path) -> dict[str, float]:
@@ -173,28 +175,6 @@ def _judge_name(settings: JudgeSettings) -> str:
 
 
 # ---------------------------------------------------------------------------------- small things
-def graphs_folder(context: Context) -> Path:
-    """Where compiled graphs are kept: one folder per compiler and framework version, for their keys may not hold these."""
-    stack = context.stack
-    own = [column for column, name in TARGETS[stack.target].VERSION_COLUMNS.items() if name != stack.compiler]
-    framework = "_".join(f"{name.replace('_', '-')}-{stack.versions[name]}" for name in own or ["torch"] if name in stack.versions)
-    return context.workspace.root.resolve() / "graphs" / stack.target / f"{stack.compiler}-{stack.compiler_version}" / framework
-
-
-@contextmanager
-def _compiler_safe(folder: Path) -> Iterator[Path]:
-    """The folder, or a link to it whose path needs no quotes: compilers are called with paths that nobody quoted."""
-    with reaching(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    if re.fullmatch(r"[A-Za-z0-9._/+@=-]+", str(folder)):
-        yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="doesitrun-graphs-") as place:
-        link = Path(place) / "graphs"
-        link.symlink_to(folder, target_is_directory=True)
-        yield link
-
-
 def _stage(folder: Path) -> Stage:
     try:
         return Stage((folder / "stage").read_text(encoding="utf-8"))

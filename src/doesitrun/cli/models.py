@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Annotated
 
@@ -47,6 +48,7 @@ def test(
     prompt: Prompt = None,
     reference: Annotated[str | None, typer.Option(help="Compare with this checkpoint instead of the model's own weights.")] = None,
     trust_remote_code: RemoteCode = False,
+    graphs: Annotated[str | None, typer.Option(help="Store to pull compiled graphs from first: a folder, s3:// or hf://.")] = None,
     stack: StackName = None,
     workspace: WorkspaceFolder = DEFAULT_WORKSPACE,
     config: Config = None,
@@ -61,7 +63,7 @@ def test(
 
     asked = campaign.Ask(model, revision, task, device, cores, dtype, new_tokens, prompt, trust_remote_code, reference)
     with screen.progress(as_json=as_json) as watch:
-        context = context_of(stack, target or target_of(device), workspace, config, watch)
+        context = dataclasses.replace(context_of(stack, target or target_of(device), workspace, config, watch), graphs=graphs)
         row = campaign.test(asked, context)
     if as_json:
         print(json.dumps(row.to_json(), ensure_ascii=False))

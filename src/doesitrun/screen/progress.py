@@ -22,6 +22,9 @@ STEPS = {
     "exit": "ending",
     "reference": "CPU reference",
     "judge": "reading the text",
+    "graphs": "asking the store for compiled graphs",
+    "push": "pushing compiled graphs",
+    "pull": "pulling compiled graphs",
     "unpack": "unpacking the demo model",
 }
 
