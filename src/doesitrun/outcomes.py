@@ -121,12 +121,6 @@ class Reason(StrEnum):
         "Its weights are only there as pickles, which can run code and are never opened.",
         "Convert them to safetensors in an environment that you trust.",
     )
-    NOT_FOUND = (
-        "not_found",
-        Fault.INCOMPATIBLE,
-        "There is no such model, or it is private.",
-        "Check the name, or set HF_TOKEN to a token that may read it.",
-    )
     # upstream
     INVALID_CONFIG = "invalid_config", Fault.UPSTREAM, "Its config cannot be read.", "Repair config.json."
     BROKEN_CHECKPOINT = "broken_checkpoint", Fault.UPSTREAM, "Its weight files are damaged.", "Download or save the checkpoint again."

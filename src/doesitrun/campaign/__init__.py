@@ -4,7 +4,7 @@ from doesitrun.campaign.caching import graphs_folder
 from doesitrun.campaign.context import Ask, Context, Prepared, Progress, Watch
 from doesitrun.campaign.listing import Listed, read_list
 from doesitrun.campaign.many import Choice, Summary, conduct
-from doesitrun.campaign.opening import open_contexts, open_list, open_pool
+from doesitrun.campaign.opening import open_contexts, open_lists, open_pool
 from doesitrun.campaign.planning import prepare, run_py
 from doesitrun.campaign.trial import test
 
@@ -20,7 +20,7 @@ __all__ = [
     "conduct",
     "graphs_folder",
     "open_contexts",
-    "open_list",
+    "open_lists",
     "open_pool",
     "prepare",
     "read_list",

@@ -75,6 +75,16 @@ def give_up(plan: Plan, outcome: Outcome, context: Context) -> Row:
     return write_row(folder, rows.ended_row(row, outcome, _now()))
 
 
+def close_pending(plan: Plan, outcome: Outcome, context: Context) -> Row:
+    """The row of the newest attempt at the plan, which a fault of ours left pending, written."""
+    folders = (context.workspace.attempts / plan.plan_id).iterdir()
+    folder = max((each for each in folders if each.name.isdigit()), key=lambda each: int(each.name))
+    row = read_row(folder)
+    if isinstance(row, Row) and row.result is None:
+        return write_row(folder, rows.ended_row(row, outcome, _now()))
+    return give_up(plan, outcome, context)
+
+
 def attempt(plan: Plan, reference: Checkpoint | None, context: Context) -> Row:
     """The row of one attempt at a plan, written; a KeyboardInterrupt leaves one, too, and comes through."""
     text = script.render(plan, TASKS[plan.task], pins(context.stack), header(context))
