@@ -2,6 +2,23 @@
 
 from doesitrun.campaign.context import Ask, Context, Prepared, Progress, Watch
 from doesitrun.campaign.planning import prepare, run_py
+from doesitrun.campaign.repeats import Flakes, flakes, repeat
+from doesitrun.campaign.replays import attempts_named, replay
 from doesitrun.campaign.trial import graphs_folder, test
 
-__all__ = ["Ask", "Context", "Prepared", "Progress", "Watch", "graphs_folder", "prepare", "run_py", "test"]
+__all__ = [
+    "Ask",
+    "Context",
+    "Flakes",
+    "Prepared",
+    "Progress",
+    "Watch",
+    "attempts_named",
+    "flakes",
+    "graphs_folder",
+    "prepare",
+    "repeat",
+    "replay",
+    "run_py",
+    "test",
+]

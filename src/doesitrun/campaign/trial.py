@@ -9,12 +9,12 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from doesitrun import hub, isolate, rows, script, verify
-from doesitrun.campaign.asking import limits, reused
+from doesitrun.campaign import evidence, oracle, witnesses
+from doesitrun.campaign.asking import limits
 from doesitrun.campaign.context import Ask, Context, Progress
 from doesitrun.campaign.planning import pins, prepare
 from doesitrun.errors import DoesItRunError, UsageError
@@ -23,14 +23,21 @@ from doesitrun.files import reaching, write_whole
 from doesitrun.hub.checkpoint import Checkpoint
 from doesitrun.outcomes import Outcome, Reason, Stage
 from doesitrun.records import Plan, Refusal, Row, dumps
-from doesitrun.settings import JudgeSettings
 from doesitrun.store.workspace import read_row, write_row
 from doesitrun.targets import TARGETS
 from doesitrun.tasks import TASKS
 
 
 def test(ask: Ask, context: Context) -> Row:
-    """The row of one model, after whatever it takes; the dataset is exported. Raises as `prepare` does, and KeyboardInterrupt."""
+    """The row of one model, after whatever it takes; the dataset is exported. Raises as `prepare` does, and KeyboardInterrupt.
+
+    A failure that looks intermittent is tried again, once; both attempts keep their rows.
+    """
+    return try_up_to(2, ask, context)
+
+
+def try_up_to(tries: int, ask: Ask, context: Context) -> Row:
+    """As `test`, with at most so many attempts."""
     if context.stack.is_emulated and not context.workspace.root.resolve().is_relative_to(tempfile.gettempdir()):
         raise UsageError(f"The device is emulated, so its rows go to a temporary workspace only: pass -w {tempfile.gettempdir()}/...")
     for unknown in context.workspace.settle_interrupted().unknown:
@@ -38,8 +45,19 @@ def test(ask: Ask, context: Context) -> Row:
     reference = None if ask.reference is None else _reference_checkpoint(ask.reference)
     (prepared,) = prepare([ask], context)
     plan = prepared.plan
-    row = _refuse(plan, ask, context) if isinstance(plan, Refusal) else _attempt(plan, reference, context)
+    row = _refuse(plan, ask, context) if isinstance(plan, Refusal) else _attempted(plan, reference, context, tries)
     _export(context)
+    return row
+
+
+def _attempted(plan: Plan, reference: Checkpoint | None, context: Context, tries: int) -> Row:
+    """The row of the last attempt: of the first one whose failure, if any, looks as if it would stay."""
+    row = _attempt(plan, reference, context, None)
+    for _ in range(1, tries):
+        if row.reason is None or not row.reason.looks_intermittent:
+            break
+        context.warn(f"{row.model_id}: {row.reason.value} may come and go, so it is tried once more; both attempts are kept.")
+        row = _attempt(plan, reference, context, row)
     return row
 
 
@@ -61,9 +79,9 @@ def _refuse(refusal: Refusal, ask: Ask, context: Context) -> Row:
     return write_row(context.workspace.new_attempt(plan_id, row), row)
 
 
-def _attempt(plan: Plan, reference: Checkpoint | None, context: Context) -> Row:
+def _attempt(plan: Plan, reference: Checkpoint | None, context: Context, earlier: Row | None) -> Row:
     text = script.render(plan, TASKS[plan.task], pins(context.stack))
-    row = rows.pending_row(plan, context.stack, text, _now())
+    row = rows.pending_row(plan, context.stack, text, _now(), retry_of=earlier)
     folder = context.workspace.new_attempt(plan.plan_id, row)
     try:
         with reaching(folder):
@@ -94,10 +112,11 @@ def _tried(plan: Plan, row: Row, folder: Path, reference: Checkpoint | None, con
     result = isolate.read_result(folder)
     outcome = explain(ended, result, isolate.read_log(folder), plan.target)
     if outcome is not None:
-        return rows.ended_row(row, outcome, _now(), wall_s=ended.wall_s)
+        return rows.ended_row(row, evidence.in_probe(outcome, folder), _now(), wall_s=ended.wall_s)
     if result is None or not verify.is_usable(plan, result):
         return rows.ended_row(row, verify.verdict(plan, result or {}, None, None).outcome, _now(), wall_s=ended.wall_s)
-    return _judged(plan, rows.measured_row(row, result), result, reference, ended.wall_s, context)
+    row = dataclasses.replace(rows.measured_row(row, result), wall_s=round(ended.wall_s))
+    return _judged(plan, row, result, folder, reference, context)
 
 
 def _expected(folder: Path) -> dict[str, float]:
@@ -108,52 +127,27 @@ def _expected(folder: Path) -> dict[str, float]:
     return {stage: value for stage, value in seconds.items() if value is not None}
 
 
-def _judged(plan: Plan, row: Row, result: Mapping[str, Any], reference: Checkpoint | None, wall_s: float, context: Context) -> Row:
-    """The row after the reference and the judge were heard."""
+def _judged(plan: Plan, row: Row, result: Mapping[str, Any], folder: Path, reference: Checkpoint | None, context: Context) -> Row:
+    """The row after the reference and the judge were heard; what they said is kept beside the result."""
     try:
-        answer, reference_s = _reference(plan, result, reference, context)
+        answer, reference_s = witnesses.reference(plan, result, reference, context)
     except DoesItRunError as error:
-        return rows.ended_row(row, Outcome(Stage.VERIFY, Reason.REFERENCE_FAILED, str(error)), _now(), wall_s=wall_s)
+        return rows.ended_row(row, Outcome(Stage.VERIFY, Reason.REFERENCE_FAILED, str(error)), _now())
+    evidence.keep(folder, evidence.REFERENCE, answer)
     row = dataclasses.replace(row, reference_s=reference_s)
     word = None
     if verify.needs_judge(plan):
         try:
-            word, judge_s, name = _judge(plan, result, context)
+            word, judge_s, name = witnesses.judge(plan, result, context)
         except DoesItRunError as error:
-            return rows.ended_row(row, Outcome(Stage.VERIFY, Reason.JUDGE_FAILED, str(error)), _now(), wall_s=wall_s)
-        row = dataclasses.replace(row, judge_s=judge_s, judge=name)
+            return rows.ended_row(row, Outcome(Stage.VERIFY, Reason.JUDGE_FAILED, str(error)), _now())
+        evidence.keep(folder, evidence.JUDGE, word)
+        row = dataclasses.replace(row, judge_s=judge_s, judge=name, judge_limits=verify.judge_limits())
     found = verify.verdict(plan, result, answer, word)
-    return rows.ended_row(rows.judged_row(row, found), found.outcome, _now(), wall_s=wall_s)
-
-
-def _reference(plan: Plan, result: Mapping[str, Any], other: Checkpoint | None, context: Context) -> tuple[dict[str, Any] | None, float]:
-    """The reference's answer and seconds; no answer when the host's memory cannot hold it."""
-    if verify.reference_memory(plan) > context.stack.host_memory_bytes:
-        return None, 0.0
-    if other is not None:
-        plan = dataclasses.replace(plan, model_id=other.model_id, revision=other.revision, source=other.source, gated=other.gated)
-    request = verify.reference_request(plan, result)
-    key = verify.reference_key(plan, request, context.stack.versions)
-    if request["picture"] is not None:
-        request["picture"] = str(resources.files("doesitrun") / "tasks" / request["picture"])
-    return reused(key, "reference", request, context, keep_token=plan.gated)
-
-
-def _judge(plan: Plan, result: Mapping[str, Any], context: Context) -> tuple[dict[str, Any], float, str]:
-    """The judge's answer and seconds, and the judge's name for the row."""
-    settings = context.settings.judge
-    request = verify.judge_request(plan, result, settings.model, settings.revision)
-    name = _judge_name(settings)
-    key = verify.judge_key({**request, "model": name}, context.stack.versions)
-    return *reused(key, "judge", request, context), name
-
-
-def _judge_name(settings: JudgeSettings) -> str:
-    """The judge and its revision; for a folder, the sha256 of its content stands for the revision."""
-    found = hub.open_checkpoint(settings.model, settings.revision)
-    if isinstance(found, Refusal):
-        raise UsageError(f"{settings.model} cannot judge ({found.detail or found.reason.meaning}): set judge.model in doesitrun.toml.")
-    return f"{found.model_id}@{found.revision}"
+    row = rows.judged_row(row, found)
+    if reference is None and oracle.is_asked(plan, found):
+        return rows.blamed_row(row, found.outcome, oracle.word(plan, folder, context), _now())
+    return rows.ended_row(row, found.outcome, _now())
 
 
 # ---------------------------------------------------------------------------------- small things

@@ -20,6 +20,7 @@ This file runs in the stack's Python: it imports torch and transformers, and not
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import math
@@ -59,28 +60,31 @@ def answer_to(request: dict[str, Any]) -> dict[str, Any]:
     inputs = rounded(with_tokens(inputs, request["tokens"]), low)
     clock.lap("encode")
     if request["dtype"] == "float32":
-        wide = step_logits(model, inputs, len(request["tokens"]))
+        wide, wide_probes = step_logits(model, inputs, len(request["tokens"])), probe_logits(model, request)
         passage = passage_loss(model, processor, request["passage"])
         clock.lap("fp32")
+        digests = two_loads(model, request, info, passage["passage_loss"], wide.shape[-1])
         model, _ = load(request, low)
-        narrow = step_logits(model, inputs, len(request["tokens"]))
+        narrow, narrow_probes = step_logits(model, inputs, len(request["tokens"])), probe_logits(model, request)
         clock.lap("low")
     else:
-        narrow = step_logits(model, inputs, len(request["tokens"]))
+        narrow, narrow_probes = step_logits(model, inputs, len(request["tokens"])), probe_logits(model, request)
         clock.lap("low")
         model.float()
-        wide = step_logits(model, inputs, len(request["tokens"]))
+        wide, wide_probes = step_logits(model, inputs, len(request["tokens"])), probe_logits(model, request)
         passage = passage_loss(model, processor, request["passage"])
         clock.lap("fp32")
+        digests = two_loads(model, request, info, passage["passage_loss"], wide.shape[-1])
     return {
         **loading(info),
         **passage,
+        "weights_digests": digests,
+        "probes": [
+            compared(w, n, each["top_ids"], request) for w, n, each in zip(wide_probes, narrow_probes, probes_of(request), strict=True)
+        ],
         "vocab_size": wide.shape[-1],
         "low_dtype": str(low).removeprefix("torch."),
-        "fp32": picked(wide, request["top_ids"]),
-        "low": picked(narrow, request["top_ids"]),
-        "fp32_argmax": best(wide, request["eos_ids"]),
-        "low_argmax": best(narrow, request["eos_ids"]),
+        **compared(wide, narrow, request["top_ids"], request),
         "prompt_ids": prompt_ids,
         "seconds": clock.seconds,
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "python": platform.python_version()},
@@ -142,6 +146,30 @@ def loading(info: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
+def two_loads(model: Any, request: dict[str, Any], info: dict[str, Any], loss: float | None, vocabulary: int) -> list[str]:
+    """Digests of the weights of two loads, where something is suspicious; else none, for a second load costs as much as the first.
+
+    Weights that the checkpoint does not hold are drawn at random. transformers' own classes name those as missing;
+    a repository's own code may not, and then the second load, or the loss, gives it away. `model` is in float32.
+    """
+    limit = request.get("suspicious_loss", 1.0) * math.log(max(vocabulary, 2))
+    is_high = loss is None or not loss <= limit
+    if not (request.get("trust_remote_code") or is_high or info["missing_keys"] or info["mismatched_keys"]):
+        return []
+    first = weights_digest(model)
+    other, _ = load(request, getattr(torch, request["dtype"]))
+    return [first, weights_digest(other.float())]
+
+
+def weights_digest(model: Any) -> str:
+    """sha256 of all parameters as float32, by name."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(model.named_parameters()):
+        digest.update(name.encode())
+        digest.update(weight.detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
 # ---------------------------------------------------------------------------------- inputs
 def encode(processor: Any, prompt: str, picture: str | None) -> dict[str, Any]:
     """The prompt as a batch of one, as run.py makes it; one with a picture goes through the chat template."""
@@ -196,6 +224,30 @@ def best(logits: Any, excluded: list[int]) -> list[int]:
     allowed = logits.clone()
     allowed[:, excluded] = -math.inf
     return allowed.argmax(dim=1).tolist()  # type: ignore[no-any-return]
+
+
+def compared(wide: Any, narrow: Any, top_ids: list[list[int]], request: dict[str, Any]) -> dict[str, Any]:
+    """What both runs say at the positions of one sequence."""
+    return {
+        "fp32": picked(wide, top_ids),
+        "low": picked(narrow, top_ids),
+        "fp32_argmax": best(wide, request["eos_ids"]),
+        "low_argmax": best(narrow, request["eos_ids"]),
+    }
+
+
+def probes_of(request: dict[str, Any]) -> list[dict[str, Any]]:
+    return request.get("probes") or []
+
+
+def probe_logits(model: Any, request: dict[str, Any]) -> list[Any]:
+    """Raw logits of the probes' sequences, each alone and without padding, as text alone."""
+    found = []
+    for each in probes_of(request):
+        ids = torch.tensor([each["prompt_ids"]])
+        inputs = with_tokens({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, each["tokens"])
+        found.append(step_logits(model, inputs, len(each["tokens"])))
+    return found
 
 
 def passage_loss(model: Any, processor: Any, passage: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ STEPS = {
     "exit": "ending",
     "reference": "CPU reference",
     "judge": "reading the text",
+    "oracle": "the same layout on CPU ranks",
     "unpack": "unpacking the demo model",
 }
 

@@ -22,6 +22,13 @@ RUNGS = {
     "numbers": "the logits are as close to float32 as rounding allows",
     "fluent": "a judge model finds the text fluent",
 }
+PROBES = {
+    "second_prompt": "another prompt, and the first one again after it, are right, too",
+    "padded_batch": "a batch with padding on the left gives what each prompt gives alone",
+    "long_position": "positions beyond the window and the first rope length are right, too",
+    "long_text": "256 tokens are right, too",
+}
+"""Rungs of a thorough test."""
 
 
 def show_row(row: Row, workspace: Workspace) -> None:
@@ -44,10 +51,12 @@ def _why(row: Row) -> str:
 def _figures(row: Row) -> list[tuple[str, Text]]:
     shown: list[tuple[str, object]] = [
         ("where", _where(row)),
-        ("rests on", "\n".join(RUNGS.get(rung, rung) for rung in row.rungs.split(",")) if row.rungs else None),
+        ("rests on", "\n".join((RUNGS | PROBES).get(rung, rung) for rung in row.rungs.split(",")) if row.rungs else None),
         ("R", f"{row.logit_ratio:.2f}, where 1 is rounding alone" if row.logit_ratio is not None else None),
         ("tokens", f"{row.cpu_match} leading ones equal the CPU's" if row.cpu_match else None),
         ("English", row.english),
+        ("probes", (row.probes or "").replace("; ", "\n")),
+        ("at fault", row.blame),
         ("seconds", _passes(row)),
         ("memory", f"{row.hbm_peak_gb:.2f} GB at its peak on the fullest rank" if row.hbm_peak_gb is not None else None),
         ("text", f"{row.prompt} ->{row.output_text}" if row.output_text else None),

@@ -15,7 +15,7 @@ LARGEST = 2**63 - 1
 """What fits a column of the dataset."""
 
 
-def _take(values: Mapping[str, Any], name: str, *kinds: type) -> Any:
+def take(values: Mapping[str, Any], name: str, *kinds: type) -> Any:
     """The entry `name`, which is of one of `kinds`. Integers are checked for size. True is no number."""
     value = values.get(name)
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
@@ -27,13 +27,13 @@ def _take(values: Mapping[str, Any], name: str, *kinds: type) -> Any:
     return value
 
 
-def _list(values: Mapping[str, Any], name: str, *kinds: type, length: int | None = None) -> tuple[Any, ...]:
+def entries(values: Mapping[str, Any], name: str, *kinds: type, length: int | None = None) -> tuple[Any, ...]:
     """The list `name`, of `length` entries of one of `kinds`."""
-    items = _take(values, name, list)
+    items = take(values, name, list)
     if length is not None and len(items) != length:
         message = f"{name} has {len(items)} entries instead of {length}"
         raise MalformedError(message)
-    return tuple(_take({name: item}, name, *kinds) for item in items)
+    return tuple(take({name: item}, name, *kinds) for item in items)
 
 
 def _number(value: float, name: str) -> float:
@@ -45,9 +45,9 @@ def _number(value: float, name: str) -> float:
         raise MalformedError(message) from None
 
 
-def _logits(values: Mapping[str, Any], name: str, length: int) -> tuple[tuple[float, ...], ...]:
-    rows = _list(values, name, list, length=length)
-    return tuple(tuple(_number(value, name) for value in _list({name: row}, name, int, float)) for row in rows)
+def logit_rows(values: Mapping[str, Any], name: str, length: int) -> tuple[tuple[float, ...], ...]:
+    rows = entries(values, name, list, length=length)
+    return tuple(tuple(_number(value, name) for value in entries({name: row}, name, int, float)) for row in rows)
 
 
 @dataclass(frozen=True)
@@ -82,18 +82,18 @@ class DeviceRun:
     def read(cls, values: Mapping[str, Any], new_tokens: int, cores: int) -> DeviceRun:
         """The run that `values` reports. Raises MalformedError."""
         run = cls(
-            prompt_ids=_list(values, "prompt_ids", int),
-            tokens=_list(values, "tokens", int, length=new_tokens),
-            warm_tokens=_list(values, "warm_tokens", int, length=new_tokens),
-            eos_ids=_list(values, "eos_ids", int),
-            top_ids=tuple(_list({"top_ids": row}, "top_ids", int) for row in _list(values, "top_ids", list, length=new_tokens)),
-            top_logits=_logits(values, "top_logits", new_tokens),
-            text=_take(values, "text", str),
-            compiled=_take(values, "compiled", bool),
-            graphs=_take(values, "graphs", int),
-            ranks=tuple(_rank(rank) for rank in _list(values, "ranks", dict, length=cores)),
-            missing_keys=_list(values, "missing_keys", str),
-            fallbacks=_list(values, "fallbacks", str),
+            prompt_ids=entries(values, "prompt_ids", int),
+            tokens=entries(values, "tokens", int, length=new_tokens),
+            warm_tokens=entries(values, "warm_tokens", int, length=new_tokens),
+            eos_ids=entries(values, "eos_ids", int),
+            top_ids=tuple(entries({"top_ids": row}, "top_ids", int) for row in entries(values, "top_ids", list, length=new_tokens)),
+            top_logits=logit_rows(values, "top_logits", new_tokens),
+            text=take(values, "text", str),
+            compiled=take(values, "compiled", bool),
+            graphs=take(values, "graphs", int),
+            ranks=tuple(_rank(rank) for rank in entries(values, "ranks", dict, length=cores)),
+            missing_keys=entries(values, "missing_keys", str),
+            fallbacks=entries(values, "fallbacks", str),
         )
         run.check()
         return run
@@ -113,8 +113,8 @@ class DeviceRun:
 
 
 def _rank(values: Mapping[str, Any]) -> RankReport:
-    numbers = {name: _take(values, name, int) for name in ("rank", "peak_bytes", "weights_bytes", "graphs")}
-    return RankReport(tokens=_list(values, "tokens", int), **numbers)
+    numbers = {name: take(values, name, int) for name in ("rank", "peak_bytes", "weights_bytes", "graphs")}
+    return RankReport(tokens=entries(values, "tokens", int), **numbers)
 
 
 @dataclass(frozen=True)
@@ -130,30 +130,33 @@ class Reference:
     fp32_argmax: tuple[int, ...]
     low_argmax: tuple[int, ...]
     prompt_ids: tuple[int, ...]
+    weights_digests: tuple[str, ...] = ()
+    """Of the loads that were compared; empty where nothing was suspicious."""
 
     @classmethod
     def read(cls, values: Mapping[str, Any], run: DeviceRun) -> Reference:
         """The reference that `values` holds. Raises MalformedError."""
         steps = len(run.tokens)
-        fp32, low = (_logits(values, name, steps) for name in ("fp32", "low"))
+        fp32, low = (logit_rows(values, name, steps) for name in ("fp32", "low"))
         if any(not len(ids) == len(wide) == len(narrow) for ids, wide, narrow in zip(run.top_ids, fp32, low, strict=True)):
             message = "its logits are not those of the device's ids"
             raise MalformedError(message)
-        loss = _take(values, "passage_loss", int, float, type(None))
+        loss = take(values, "passage_loss", int, float, type(None))
         return cls(
-            missing_keys=_list(values, "missing_keys", str),
-            mismatched_keys=_list(values, "mismatched_keys", str),
+            missing_keys=entries(values, "missing_keys", str),
+            mismatched_keys=entries(values, "mismatched_keys", str),
             passage_loss=None if loss is None else _number(loss, "passage_loss"),
-            vocab_size=_take(values, "vocab_size", int),
+            vocab_size=take(values, "vocab_size", int),
             fp32=fp32,
             low=low,
-            fp32_argmax=_list(values, "fp32_argmax", int, length=steps),
-            low_argmax=_list(values, "low_argmax", int, length=steps),
-            prompt_ids=_list(values, "prompt_ids", int),
+            fp32_argmax=entries(values, "fp32_argmax", int, length=steps),
+            low_argmax=entries(values, "low_argmax", int, length=steps),
+            prompt_ids=entries(values, "prompt_ids", int),
+            weights_digests=entries(values, "weights_digests", str) if "weights_digests" in values else (),
         )
 
 
-def judge_nll(values: Mapping[str, Any]) -> float | None:
-    """The judge's figure for the only text that it was asked about; None when it finds no tokens in it. Raises MalformedError."""
-    nll = _list(values, "nll", int, float, type(None), length=1)[0]
-    return None if nll is None else _number(nll, "nll")
+def judge_nlls(values: Mapping[str, Any], texts: int) -> tuple[float | None, ...]:
+    """The judge's figure for each text that it was asked about; None when it finds no tokens in it. Raises MalformedError."""
+    found = entries(values, "nll", int, float, type(None), length=texts)
+    return tuple(None if nll is None else _number(nll, "nll") for nll in found)

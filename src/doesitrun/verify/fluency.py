@@ -57,3 +57,8 @@ def fluency(text: str, nll: float | None) -> Fluency:
     if wrong is None and nll is not None and not nll <= THRESHOLDS.nll:
         wrong = f"{nll:.2f} nats (limit {THRESHOLDS.nll})"
     return Fluency(wrong is None, f"not fluent: {wrong}" if wrong else f"fluent ({nll:.2f} nats)", nll)
+
+
+def judge_limits() -> str:
+    """The limits that a text has to keep, as a row says them."""
+    return f"nll<={THRESHOLDS.nll:g}, repeated<={THRESHOLDS.repeated:g}, latin>={THRESHOLDS.latin:g}"

@@ -51,6 +51,15 @@ class Thresholds:
     """Largest share of words that lie in a run of four words seen before."""
     latin: float = 0.8
     """Smallest share of Latin letters among the letters of English text."""
+    probe: float = 2.0
+    """How far R of a probe may lie above the limit of R itself.
+
+    A probe looks for what makes R large (another prompt's cache, padding that is seen, lost positions: 10 and more) at
+    few positions, where the R of a mixture of experts, whose routers flip at near-ties, wanders further.
+    """
+    stuck: float = 0.75
+    """Largest share of runs of four words seen before in the long text. Greedy text of a small model repeats itself sooner
+    or later; one that is stuck from the start has more than 0.9."""
 
 
 THRESHOLDS = Thresholds()
