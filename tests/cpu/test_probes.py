@@ -78,7 +78,8 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
 
 @pytest.fixture(scope="module")
 def plans(context: Context, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plan]:
-    folders = {"llama": small_models.llama(tmp_path_factory.mktemp("llama")), "sliding": small_models.sliding(tmp_path_factory.mktemp("sl"))}
+    made = {"llama": small_models.llama, "sliding": small_models.sliding}
+    folders = {name: make(tmp_path_factory.mktemp(name)) for name, make in made.items()}
     small_models.edit_config(folders["sliding"], sliding_window=160)  # longer than the first prompt and its answer
     prepared = campaign.prepare([Ask(str(f), cores=1, dtype=Dtype.FLOAT32, thorough=True) for f in folders.values()], context)
     return {name: each.plan for name, each in zip(folders, prepared, strict=True) if isinstance(each.plan, Plan)}
