@@ -109,9 +109,8 @@ def figures(seen: verify.Verdict) -> dict[str, list[float]]:
     return {name: [float(r) for r in said.split(" at ")[0].split(", ")] for name, _, said in (p.partition(" R ") for p in seen.probes)}
 
 
-@pytest.mark.parametrize("name", ["llama", "sliding"])
-def test_a_right_run_passes_every_probe(name: str, plans: dict[str, Plan], verdict_of: Callable[..., Any]) -> None:
-    seen = verdict_of(plans[name], str)
+def test_a_right_run_passes_every_probe(plans: dict[str, Plan], verdict_of: Callable[..., Any]) -> None:
+    seen = verdict_of(plans["sliding"], str)
     assert set(seen.rungs) >= PROBES
     assert max(ratio for ratios in figures(seen).values() for ratio in ratios) < 0.01
 
