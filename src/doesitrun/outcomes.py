@@ -80,6 +80,7 @@ class Reason(StrEnum):
     TASK = "task", Fault.CHOICE, "Its task is not tested yet.", "Pass --task if the model can do one that is."
     DUPLICATE = "duplicate", Fault.CHOICE, "It is a copy of a model that is tested.", "Look the base model up."
     GATED = "gated", Fault.CHOICE, "Its licence must be accepted on the Hub first.", "Accept it there, then set HF_TOKEN."
+    PRIVATE = "private", Fault.CHOICE, "It is private, or gone.", "Make it public, or set HF_TOKEN to a token that may read it."
     REMOTE_CODE = (
         "remote_code",
         Fault.CHOICE,
@@ -124,6 +125,12 @@ class Reason(StrEnum):
         Fault.INCOMPATIBLE,
         "Its weights are only there as pickles, which can run code and are never opened.",
         "Convert them to safetensors in an environment that you trust.",
+    )
+    NOT_FOUND = (
+        "not_found",
+        Fault.INCOMPATIBLE,
+        "There is no such model, or it is private.",
+        "Check the name, or set HF_TOKEN to a token that may read it.",
     )
     # upstream
     INVALID_CONFIG = "invalid_config", Fault.UPSTREAM, "Its config cannot be read.", "Repair config.json."

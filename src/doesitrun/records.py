@@ -55,6 +55,8 @@ class Stack:
     compiler: str
     compiler_version: str
     notes: tuple[str, ...] = ()
+    machine: str = ""
+    """What its compiled graphs are made for: the device's kind, or the processor and what it can do."""
 
     @property
     def is_emulated(self) -> bool:
@@ -329,6 +331,8 @@ class Row:
     blame: Blame | None = column("string", "Who is at fault for wrong numbers of a sharded run: library or target; empty if not known.")
     judge_limits: str | None = column("string", "Limits that a text had to keep to be called fluent.")
     retry_of: str | None = column("string", "The attempt that this one repeats, because its failure looked intermittent.")
+    graph_hits: int | None = column("int32", "Compiled graphs that came from the cache, of all ranks.")
+    graph_misses: int | None = column("int32", "Graphs that had to be compiled, of all ranks.")
 
     @property
     def is_emulated(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -89,6 +89,8 @@ def measured_row(row: Row, result: Mapping[str, Any]) -> Row:
         rank_weights_bytes=max(rank["weights_bytes"] for rank in ranks),
         compiled=result["compiled"],
         graphs=result["graphs"],
+        graph_hits=_sum(ranks, "graph_hits"),
+        graph_misses=_sum(ranks, "graph_misses"),
         load_s=result["load_s"],
         compile_s=max(0.0, result["first_s"] - result["second_s"]),
         run_s=result["first_s"],
@@ -96,6 +98,12 @@ def measured_row(row: Row, result: Mapping[str, Any]) -> Row:
         output_text=result["text"],
         output_tokens=list(result["tokens"]),
     )
+
+
+def _sum(ranks: Sequence[Mapping[str, Any]], name: str) -> int | None:
+    """Over all ranks; None for a script that does not say."""
+    values = [rank.get(name) for rank in ranks]
+    return None if None in values else sum(value for value in values if value is not None)
 
 
 def judged_row(row: Row, verdict: Verdict) -> Row:

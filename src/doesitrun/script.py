@@ -31,11 +31,12 @@ LONG_TEXT = 256
 """Tokens of the probe `long_text`."""
 
 
-def render(plan: Plan, task: Task, versions: Mapping[str, str], *, eager: bool = False) -> str:
+def render(plan: Plan, task: Task, versions: Mapping[str, str], graphs: Iterable[str] = (), *, eager: bool = False) -> str:
     """The text of run.py.
 
     `versions` maps distributions (torch, transformers, ...) to the versions to pin in the header;
-    one that is missing there is not pinned. An `eager` script compiles nothing.
+    one that is missing there is not pinned. `graphs` are lines on where compiled graphs may be copied from; they
+    stand in the header as comments, so they may hold any printable ASCII. An `eager` script compiles nothing.
     """
     target = TARGETS[plan.target]
     part = target.fragments(plan)
@@ -56,6 +57,7 @@ def render(plan: Plan, task: Task, versions: Mapping[str, str], *, eager: bool =
         "passes": "nothing is compiled" if eager else "the first pass compiles, the second is warm",
         "encode": _template("picture" if task.picture else "text").substitute(shared).rstrip("\n"),
         "start_ranks": _start_ranks(plan, part),
+        "graphs": _lines(f"# {_comment(line)}" for line in graphs),
     }
     return _template("common").substitute(values)
 
@@ -68,6 +70,14 @@ def literal(text: str) -> str:
 
 def _template(name: str) -> Template:
     return Template((_FILES / "script_parts" / f"{name}.py.txt").read_text(encoding="utf-8"))
+
+
+def _comment(line: str) -> str:
+    """The line, unless something in it could end a comment."""
+    if not (line.isascii() and line.isprintable()):
+        message = f"{line!r} cannot stand in a comment"
+        raise ValueError(message)
+    return line
 
 
 def _lines(lines: Iterable[str], indent: int = 0) -> str:
@@ -159,6 +169,10 @@ def _running(part: Fragments, task: Task) -> dict[str, str]:
         "reset_peak": _lines(part.reset_peak, 4),
         "peak_bytes": part.peak_bytes,
         "fallbacks": part.fallbacks,
+        "cache_folder": part.cache_folder,
+        "cache_pattern": part.cache_pattern,
+        "cache_hits": part.cache_hits,
+        "cache_misses": part.cache_misses,
     }
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 from doesitrun import hub, isolate, rows, script, verify
 from doesitrun.campaign import evidence, oracle, witnesses
 from doesitrun.campaign.asking import limits
+from doesitrun.campaign.caching import cached, header
 from doesitrun.campaign.context import Ask, Context, Progress
 from doesitrun.campaign.planning import pins, prepare
 from doesitrun.errors import DoesItRunError, UsageError
@@ -38,30 +37,26 @@ def test(ask: Ask, context: Context) -> Row:
 
 def try_up_to(tries: int, ask: Ask, context: Context) -> Row:
     """As `test`, with at most so many attempts."""
-    if context.stack.is_emulated and not context.workspace.root.resolve().is_relative_to(tempfile.gettempdir()):
-        raise UsageError(f"The device is emulated, so its rows go to a temporary workspace only: pass -w {tempfile.gettempdir()}/...")
+    refuse_emulated(context)
     for unknown in context.workspace.settle_interrupted().unknown:
         context.warn(unknown.problem)
     reference = None if ask.reference is None else _reference_checkpoint(ask.reference)
     (prepared,) = prepare([ask], context)
     plan = prepared.plan
-    row = _refuse(plan, ask, context) if isinstance(plan, Refusal) else _attempted(plan, reference, context, tries)
-    _export(context)
-    return row
+    try:
+        return refuse(plan, ask, context) if isinstance(plan, Refusal) else attempt(plan, reference, context, tries)
+    finally:
+        export(context)
 
 
-def _attempted(plan: Plan, reference: Checkpoint | None, context: Context, tries: int) -> Row:
-    """The row of the last attempt: of the first one whose failure, if any, looks as if it would stay."""
-    row = _attempt(plan, reference, context, None)
-    for _ in range(1, tries):
-        if row.reason is None or not row.reason.looks_intermittent:
-            break
-        context.warn(f"{row.model_id}: {row.reason.value} may come and go, so it is tried once more; both attempts are kept.")
-        row = _attempt(plan, reference, context, row)
-    return row
+def refuse_emulated(context: Context) -> None:
+    """Raises UsageError where rows of an emulated device would get into a workspace that lasts."""
+    if context.stack.is_emulated and not context.workspace.root.resolve().is_relative_to(tempfile.gettempdir()):
+        raise UsageError(f"The device is emulated, so its rows go to a temporary workspace only: pass -w {tempfile.gettempdir()}/...")
 
 
-def _export(context: Context) -> None:
+def export(context: Context) -> None:
+    """Makes the dataset say what the attempts say."""
     for warning in context.workspace.export().warnings:
         context.warn(warning)
 
@@ -73,14 +68,36 @@ def _reference_checkpoint(model: str) -> Checkpoint:
     return found
 
 
-def _refuse(refusal: Refusal, ask: Ask, context: Context) -> Row:
-    row = rows.refused_row(refusal, context.stack, _now())
+def refuse(refusal: Refusal, ask: Ask, context: Context, stage: Stage = Stage.PLAN) -> Row:
+    """The row of a model without a plan, written."""
+    row = dataclasses.replace(rows.refused_row(refusal, context.stack, _now()), stage=stage)
     plan_id = rows.refusal_plan_id(refusal, context.stack, ask.dtype, ask.new_tokens)
     return write_row(context.workspace.new_attempt(plan_id, row), row)
 
 
+def give_up(plan: Plan, outcome: Outcome, context: Context) -> Row:
+    """The row of a plan that cannot even be tried, written."""
+    row = rows.pending_row(plan, context.stack, script.render(plan, TASKS[plan.task], pins(context.stack)), _now())
+    folder = context.workspace.new_attempt(plan.plan_id, row)
+    return write_row(folder, rows.ended_row(row, outcome, _now()))
+
+
+def attempt(plan: Plan, reference: Checkpoint | None, context: Context, tries: int = 2) -> Row:
+    """The row of an attempt at a plan, written; a KeyboardInterrupt leaves one, too, and comes through.
+
+    Of several attempts it is the last: the first one whose failure, if any, does not look intermittent.
+    """
+    row = _attempt(plan, reference, context, None)
+    for _ in range(1, tries):
+        if row.reason is None or not row.reason.looks_intermittent:
+            break
+        context.warn(f"{row.model_id}: {row.reason.value} may come and go, so it is tried once more; both attempts are kept.")
+        row = _attempt(plan, reference, context, row)
+    return row
+
+
 def _attempt(plan: Plan, reference: Checkpoint | None, context: Context, earlier: Row | None) -> Row:
-    text = script.render(plan, TASKS[plan.task], pins(context.stack))
+    text = script.render(plan, TASKS[plan.task], pins(context.stack), header(context))
     row = rows.pending_row(plan, context.stack, text, _now(), retry_of=earlier)
     folder = context.workspace.new_attempt(plan.plan_id, row)
     try:
@@ -90,7 +107,6 @@ def _attempt(plan: Plan, reference: Checkpoint | None, context: Context, earlier
             return write_row(folder, _tried(plan, row, folder, reference, context))
     except KeyboardInterrupt:
         write_row(folder, rows.ended_row(row, Outcome(_stage(folder), Reason.INTERRUPTED, "It was stopped by the user."), _now()))
-        _export(context)
         raise
     except DoesItRunError as error:
         return write_row(folder, rows.ended_row(row, Outcome(_stage(folder), Reason.HARNESS_ERROR, str(error)), _now()))
@@ -104,19 +120,21 @@ def _tried(plan: Plan, row: Row, folder: Path, reference: Checkpoint | None, con
     def watch(stage: Stage, elapsed_s: float) -> None:
         context.watch(Progress(stage, elapsed_s, expected.get(stage)))
 
-    with _compiler_safe(graphs_folder(context)) as cache:
-        variables = TARGETS[plan.target].environment(str(cache))
+    with cached(plan, context) as cache:
+        variables = TARGETS[plan.target].environment(str(cache.folder))
         environment = isolate.child_environment(os.environ, variables, keep_token=plan.gated)
-        ended = isolate.run(argv, folder, environment, limits(context), watch)
+        ended = context.seat.on_device(argv, folder, environment, limits(context), watch)
+        result = isolate.read_result(folder)
+        measured = cache.collected(rows.measured_row(row, result), result) if result and verify.is_usable(plan, result) else row
+        row = cache.noted(row)
+        write_whole(folder / "graphs.json", dumps(cache.record()).encode())
     write_whole(folder / "ended.json", dumps(ended).encode())
-    result = isolate.read_result(folder)
     outcome = explain(ended, result, isolate.read_log(folder), plan.target)
     if outcome is not None:
         return rows.ended_row(row, evidence.in_probe(outcome, folder), _now(), wall_s=ended.wall_s)
     if result is None or not verify.is_usable(plan, result):
         return rows.ended_row(row, verify.verdict(plan, result or {}, None, None).outcome, _now(), wall_s=ended.wall_s)
-    row = dataclasses.replace(rows.measured_row(row, result), wall_s=round(ended.wall_s))
-    return _judged(plan, row, result, folder, reference, context)
+    return _judged(plan, dataclasses.replace(measured, wall_s=round(ended.wall_s)), result, folder, reference, context)
 
 
 def _expected(folder: Path) -> dict[str, float]:
@@ -129,6 +147,7 @@ def _expected(folder: Path) -> dict[str, float]:
 
 def _judged(plan: Plan, row: Row, result: Mapping[str, Any], folder: Path, reference: Checkpoint | None, context: Context) -> Row:
     """The row after the reference and the judge were heard; what they said is kept beside the result."""
+    context.seat.leave_device(verify.reference_memory(plan))
     try:
         answer, reference_s = witnesses.reference(plan, result, reference, context)
     except DoesItRunError as error:
@@ -151,28 +170,6 @@ def _judged(plan: Plan, row: Row, result: Mapping[str, Any], folder: Path, refer
 
 
 # ---------------------------------------------------------------------------------- small things
-def graphs_folder(context: Context) -> Path:
-    """Where compiled graphs are kept: one folder per compiler and framework version, for their keys may not hold these."""
-    stack = context.stack
-    own = [column for column, name in TARGETS[stack.target].VERSION_COLUMNS.items() if name != stack.compiler]
-    framework = "_".join(f"{name.replace('_', '-')}-{stack.versions[name]}" for name in own or ["torch"] if name in stack.versions)
-    return context.workspace.root.resolve() / "graphs" / stack.target / f"{stack.compiler}-{stack.compiler_version}" / framework
-
-
-@contextmanager
-def _compiler_safe(folder: Path) -> Iterator[Path]:
-    """The folder, or a link to it whose path needs no quotes: compilers are called with paths that nobody quoted."""
-    with reaching(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    if re.fullmatch(r"[A-Za-z0-9._/+@=-]+", str(folder)):
-        yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="doesitrun-graphs-") as place:
-        link = Path(place) / "graphs"
-        link.symlink_to(folder, target_is_directory=True)
-        yield link
-
-
 def _stage(folder: Path) -> Stage:
     try:
         return Stage((folder / "stage").read_text(encoding="utf-8"))

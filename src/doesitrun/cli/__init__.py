@@ -8,7 +8,7 @@ import sys
 import traceback
 from typing import NoReturn
 
-from doesitrun.cli import demo, environment, models, verify  # noqa: F401 their commands are added by importing them
+from doesitrun.cli import campaigns, demo, environment, graphs, hub, lookup, models, verify  # noqa: F401 their commands are added by importing them
 from doesitrun.cli.app import app
 from doesitrun.errors import EXIT_INTERRUPTED, DoesItRunError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Annotated
 
@@ -50,6 +51,7 @@ def test(
     thorough: Thorough = False,
     repeat: Annotated[int, typer.Option(min=1, help="Fresh attempts; more than one gives a flake rate.")] = 1,
     trust_remote_code: RemoteCode = False,
+    graphs: Annotated[str | None, typer.Option(help="Store to pull compiled graphs from first: a folder, s3:// or hf://.")] = None,
     stack: StackName = None,
     workspace: WorkspaceFolder = DEFAULT_WORKSPACE,
     config: Config = None,
@@ -67,7 +69,7 @@ def test(
 
     asked = campaign.Ask(model, revision, task, device, cores, dtype, new_tokens, prompt, trust_remote_code, reference, thorough)
     with screen.progress(as_json=as_json) as watch:
-        context = context_of(stack, target or target_of(device), workspace, config, watch)
+        context = dataclasses.replace(context_of(stack, target or target_of(device), workspace, config, watch), graphs=graphs)
         rows = list(campaign.repeat(asked, context, repeat)) if repeat > 1 else [campaign.test(asked, context)]
     if repeat > 1:
         screen.show_repeats(rows, as_json=as_json)

@@ -13,22 +13,10 @@ from rich.text import Text
 
 from doesitrun.outcomes import Outcome, Reason, Result
 from doesitrun.records import Row, dumps
+from doesitrun.screen.graphs import graphs_of
 from doesitrun.screen.terminal import COLOURS, console, fact_table, plain, program, short
 from doesitrun.store.workspace import Workspace
-
-RUNGS = {
-    "reference": "the checkpoint is whole and speaks English on the CPU",
-    "executed": "compiled graphs ran on the device as planned",
-    "numbers": "the logits are as close to float32 as rounding allows",
-    "fluent": "a judge model finds the text fluent",
-}
-PROBES = {
-    "second_prompt": "another prompt, and the first one again after it, are right, too",
-    "padded_batch": "a batch with padding on the left gives what each prompt gives alone",
-    "long_position": "positions beyond the window and the first rope length are right, too",
-    "long_text": "256 tokens are right, too",
-}
-"""Rungs of a thorough test."""
+from doesitrun.verify.rungs import PROBES, RUNGS
 
 
 def show_row(row: Row, workspace: Workspace) -> None:
@@ -58,6 +46,7 @@ def _figures(row: Row) -> list[tuple[str, Text]]:
         ("probes", (row.probes or "").replace("; ", "\n")),
         ("at fault", row.blame),
         ("seconds", _passes(row)),
+        ("graphs", graphs_of(row)),
         ("memory", f"{row.hbm_peak_gb:.2f} GB at its peak on the fullest rank" if row.hbm_peak_gb is not None else None),
         ("text", f"{row.prompt} ->{row.output_text}" if row.output_text else None),
         ("notes", row.notes),

@@ -59,6 +59,9 @@ class RankReport:
     peak_bytes: int
     weights_bytes: int
     graphs: int
+    graph_hits: int | None = None
+    """Graphs from the cache; None for a script that does not say, as below."""
+    graph_misses: int | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,8 @@ class DeviceRun:
 
 def _rank(values: Mapping[str, Any]) -> RankReport:
     numbers = {name: take(values, name, int) for name in ("rank", "peak_bytes", "weights_bytes", "graphs")}
-    return RankReport(tokens=entries(values, "tokens", int), **numbers)
+    told = {name: take(values, name, int, type(None)) for name in ("graph_hits", "graph_misses")}
+    return RankReport(tokens=entries(values, "tokens", int), **numbers, **told)
 
 
 @dataclass(frozen=True)
