@@ -36,6 +36,7 @@ LAYERS = [
     ("campaign",),
     ("demonstration",),
     ("screen",),
+    ("app",),
     ("cli", "__main__"),
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -98,6 +99,9 @@ def owners(package: str) -> set[str]:
         ("rich", {"screen"}),
         ("typer", {"cli"}),
         ("ray", {"pool"}),
+        ("gradio", {"app"}),
+        ("fastapi", {"app"}),
+        ("jinja2", {"app"}),
     ],
 )
 def test_each_library_has_its_one_place(package: str, allowed: set[str]) -> None:

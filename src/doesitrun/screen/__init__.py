@@ -8,14 +8,17 @@ from doesitrun.screen.plans import plan_json, show_plan
 from doesitrun.screen.progress import announce, progress, step_of, warn
 from doesitrun.screen.replays import replay_json, show_repeats, show_replay
 from doesitrun.screen.rows import show_demo, show_outcome, show_row
+from doesitrun.screen.serving import offer_serving, show_address, show_space
 from doesitrun.screen.stacks import show_report, show_stacks, stack_json
 
 __all__ = [
     "announce",
     "campaign_screen",
+    "offer_serving",
     "plan_json",
     "progress",
     "replay_json",
+    "show_address",
     "show_command",
     "show_comparison",
     "show_demo",
@@ -35,6 +38,7 @@ __all__ = [
     "show_report",
     "show_row",
     "show_selection",
+    "show_space",
     "show_stacks",
     "show_status",
     "show_summary",
