@@ -18,7 +18,7 @@ from typing import Any, Self
 from doesitrun.outcomes import Reason, Result, Stage
 
 SCHEMA_VERSION = 1
-VERDICT_VERSION = 1
+VERDICT_VERSION = 2
 
 
 # ---------------------------------------------------------------------------------- devices, stacks
@@ -333,6 +333,7 @@ class Row:
     retry_of: str | None = column("string", "The attempt that this one repeats, because its failure looked intermittent.")
     graph_hits: int | None = column("int32", "Compiled graphs that came from the cache, of all ranks.")
     graph_misses: int | None = column("int32", "Graphs that had to be compiled, of all ranks.")
+    expert_ratio: float | None = column("float64", "Largest R of the positions that visit one expert, over the run's typical position.")
 
     @property
     def is_emulated(self) -> bool:

@@ -118,6 +118,7 @@ def judged_row(row: Row, verdict: Verdict) -> Row:
         english=verdict.english,
         logit_ratio=verdict.logit_ratio,
         logit_ratio_median=verdict.logit_ratio_median,
+        expert_ratio=verdict.expert_ratio,
         passage_loss=verdict.passage_loss,
         fluency_nll=verdict.fluency_nll,
         probes="; ".join(verdict.probes) or None,

@@ -31,12 +31,16 @@ LONG_TEXT = 256
 """Tokens of the probe `long_text`."""
 
 
-def render(plan: Plan, task: Task, versions: Mapping[str, str], graphs: Iterable[str] = (), *, eager: bool = False) -> str:
+def render(
+    plan: Plan, task: Task, versions: Mapping[str, str], graphs: Iterable[str] = (), *, eager: bool = False, passages: bool | None = None
+) -> str:
     """The text of run.py.
 
     `versions` maps distributions (torch, transformers, ...) to the versions to pin in the header;
     one that is missing there is not pinned. `graphs` are lines on where compiled graphs may be copied from; they
     stand in the header as comments, so they may hold any printable ASCII. An `eager` script compiles nothing.
+    With `passages` it also reads texts that are given to it; None leaves that to mixtures of experts, whose few generated
+    tokens visit few of them.
     """
     target = TARGETS[plan.target]
     part = target.fragments(plan)
@@ -55,6 +59,7 @@ def render(plan: Plan, task: Task, versions: Mapping[str, str], graphs: Iterable
         **_running(part, task),
         **_probing(plan, part),
         "passes": "nothing is compiled" if eager else "the first pass compiles, the second is warm",
+        **_passages(plan.is_moe if passages is None else passages, part, task),
         "encode": _template("picture" if task.picture else "text").substitute(shared).rstrip("\n"),
         "start_ranks": _start_ranks(plan, part),
         "graphs": _lines(f"# {_comment(line)}" for line in graphs),
@@ -189,6 +194,25 @@ def _probing(plan: Plan, part: Fragments) -> dict[str, str]:
     }
     functions = _template("probes").substitute(values).rstrip("\n")
     return {"probe_functions": functions + "\n", "probe_results": _lines(['"probes": run_probes(processor, model, report),'], 8)}
+
+
+def _passages(wanted: bool, part: Fragments, task: Task) -> dict[str, str]:
+    if not wanted:
+        return {"read_passages": "", "passages": "", "passages_entry": "", "about_passages": ""}
+    if task.picture:  # the picture's tokens stay, and the passage follows the prompt
+        given = {
+            "tokenizing": ", add_special_tokens=False",
+            "given": '        given, ids = inputs, inputs["input_ids"][0].tolist() + ids',
+        }
+    else:
+        device = '.to(inputs["input_ids"].device)' if part.inputs_on_device else ""
+        given = {"tokenizing": "", "given": f'        given = {{**inputs, "input_ids": torch.tensor([ids[:length]]){device}}}'}
+    return {
+        "read_passages": _template("passages").substitute(given),
+        "passages": _lines(["passages = read_passages(processor, model, inputs)"], 4),
+        "passages_entry": _lines(['"passages": passages,'], 8),
+        "about_passages": "\nThen it is given the tokens of some passages, as few of its experts see those few.",
+    }
 
 
 def _start_ranks(plan: Plan, part: Fragments) -> str:

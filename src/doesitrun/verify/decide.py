@@ -11,6 +11,7 @@ from doesitrun.records import Plan
 from doesitrun.verify.evidence import DeviceRun, MalformedError, Reference, judge_nlls
 from doesitrun.verify.fluency import fluency
 from doesitrun.verify.probes import Probed, judged_texts, probed, read_probes, remarks
+from doesitrun.verify.ratio import Numbers
 from doesitrun.verify.rules import NUMBERS_ALONE, RULES, Case, Rung
 from doesitrun.verify.thresholds import THRESHOLDS
 
@@ -23,6 +24,7 @@ class Verdict:
     rungs: tuple[Rung, ...] = ()
     logit_ratio: float | None = None
     logit_ratio_median: float | None = None
+    expert_ratio: float | None = None
     match_tokens: int | None = None
     cpu_match: str | None = None
     passage_loss: float | None = None
@@ -92,6 +94,7 @@ def judged(case: Case, probes: Sequence[Probed] = ()) -> Verdict:
         rungs=_rungs(case, probes, {rung for rung, finding in found if finding is not None}),
         logit_ratio=numbers.ratio if numbers else None,
         logit_ratio_median=numbers.ratio_median if numbers else None,
+        expert_ratio=numbers.worst.ratio if numbers and numbers.worst else None,
         match_tokens=numbers.match_tokens if numbers else None,
         cpu_match=case.match or None,
         passage_loss=case.reference.passage_loss if case.reference else None,
@@ -122,4 +125,12 @@ def _notes(case: Case) -> Iterable[str]:
     if held < (2 - THRESHOLDS.weights) * planned:
         yield f"the fullest rank holds {held / planned:.0%} of the weights that were planned for it"
     if case.plan.is_moe and case.numbers is not None:
-        yield f"{len(case.run.tokens)} positions cannot show a fault of an expert that few of them visit"
+        yield from _notes_on_experts(case.numbers)
+
+
+def _notes_on_experts(numbers: Numbers) -> Iterable[str]:
+    if not numbers.experts:
+        yield f"{numbers.positions} positions cannot show a fault of an expert that few of them visit"
+    elif numbers.judged < numbers.experts:
+        seen = f"fewer than {THRESHOLDS.visits} of {numbers.positions} positions visit"
+        yield f"{seen} {numbers.experts - numbers.judged} of {numbers.experts} experts: a fault of those goes unseen"

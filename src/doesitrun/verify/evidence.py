@@ -65,6 +65,34 @@ class RankReport:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """What the device made of a text that it was given: a passage."""
+
+    prompt_ids: tuple[int, ...]
+    tokens: tuple[int, ...]
+    top_ids: tuple[tuple[int, ...], ...]
+    top_logits: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], new_tokens: int) -> Reading:
+        """The reading that `values` reports. Raises MalformedError."""
+        reading = cls(
+            prompt_ids=entries(values, "prompt_ids", int),
+            tokens=entries(values, "tokens", int, length=new_tokens),
+            top_ids=tuple(entries({"top_ids": row}, "top_ids", int) for row in entries(values, "top_ids", list, length=new_tokens)),
+            top_logits=logit_rows(values, "top_logits", new_tokens),
+        )
+        if not reading.prompt_ids or not reading.tokens:
+            message = "no prompt or no tokens"
+            raise MalformedError(message)
+        for step, (ids, logits) in enumerate(zip(reading.top_ids, reading.top_logits, strict=True)):
+            if len(ids) < 2 or len(ids) != len(logits) or len(set(ids)) != len(ids):
+                message = f"the logits of step {step} do not fit their ids"
+                raise MalformedError(message)
+        return reading
+
+
+@dataclass(frozen=True)
 class DeviceRun:
     """result.json, checked. Logits may hold NaN and infinities; nothing else may be odd."""
 
@@ -80,36 +108,45 @@ class DeviceRun:
     ranks: tuple[RankReport, ...]
     missing_keys: tuple[str, ...]
     fallbacks: tuple[str, ...]
+    passages: tuple[Reading, ...] = ()
+    """Texts that it was given rather than chose; none where the plan asks for none."""
 
     @classmethod
     def read(cls, values: Mapping[str, Any], new_tokens: int, cores: int) -> DeviceRun:
         """The run that `values` reports. Raises MalformedError."""
+        own = Reading.read(values, new_tokens)
+        passages = entries(values, "passages", dict) if "passages" in values else ()
         run = cls(
-            prompt_ids=entries(values, "prompt_ids", int),
-            tokens=entries(values, "tokens", int, length=new_tokens),
+            prompt_ids=own.prompt_ids,
+            tokens=own.tokens,
             warm_tokens=entries(values, "warm_tokens", int, length=new_tokens),
             eos_ids=entries(values, "eos_ids", int),
-            top_ids=tuple(entries({"top_ids": row}, "top_ids", int) for row in entries(values, "top_ids", list, length=new_tokens)),
-            top_logits=logit_rows(values, "top_logits", new_tokens),
+            top_ids=own.top_ids,
+            top_logits=own.top_logits,
             text=take(values, "text", str),
             compiled=take(values, "compiled", bool),
             graphs=take(values, "graphs", int),
             ranks=tuple(_rank(rank) for rank in entries(values, "ranks", dict, length=cores)),
             missing_keys=entries(values, "missing_keys", str),
             fallbacks=entries(values, "fallbacks", str),
+            passages=tuple(Reading.read(passage, new_tokens) for passage in passages),
         )
         run.check()
         return run
 
+    @property
+    def own(self) -> Reading:
+        """What it generated, as a text that it read."""
+        return Reading(self.prompt_ids, self.tokens, self.top_ids, self.top_logits)
+
+    @property
+    def texts(self) -> tuple[Reading, ...]:
+        """All that it read: what it generated itself, then the passages."""
+        return (self.own, *self.passages)
+
     def check(self) -> None:
-        """Raises MalformedError where lists do not fit each other."""
-        if not self.prompt_ids or not self.tokens:
-            message = "no prompt or no tokens"
-            raise MalformedError(message)
-        for step, (ids, logits) in enumerate(zip(self.top_ids, self.top_logits, strict=True)):
-            if len(ids) < 2 or len(ids) != len(logits) or len(set(ids)) != len(ids):
-                message = f"the logits of step {step} do not fit their ids"
-                raise MalformedError(message)
+        """Raises MalformedError where no token was allowed at a step."""
+        for step, ids in enumerate(self.top_ids):
             if not set(ids) - set(self.eos_ids):
                 message = f"step {step} has no logit of a token that was allowed"
                 raise MalformedError(message)
@@ -122,6 +159,38 @@ def _rank(values: Mapping[str, Any]) -> RankReport:
 
 
 @dataclass(frozen=True)
+class Expected:
+    """What the CPU made of a text: per position the logits of the device's ids, and the experts that it visits.
+
+    `low` holds the runs in low precision: one, or for a mixture of experts several, of which each is as right as the others.
+    """
+
+    fp32: tuple[tuple[float, ...], ...]
+    low: tuple[tuple[tuple[float, ...], ...], ...]
+    visits: tuple[tuple[tuple[int, ...], ...], ...]
+    """By layer of experts and position: those that all of the CPU's runs chose. Empty for a dense model."""
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], text: Reading) -> Expected:
+        """What `values` holds of the text. Raises MalformedError."""
+        steps = len(text.tokens)
+        shaken = entries(values, "shaken", list) if "shaken" in values else ()
+        fp32, *low = (
+            logit_rows({name: rows}, name, steps)
+            for name, rows in (*((n, values.get(n)) for n in ("fp32", "low")), *(("shaken", s) for s in shaken))
+        )
+        if any(len(ids) != len(row) for run in (fp32, *low) for ids, row in zip(text.top_ids, run, strict=True)):
+            message = "its logits are not those of the device's ids"
+            raise MalformedError(message)
+        layers = entries(values, "visits", list) if "visits" in values else ()
+        visits = tuple(
+            tuple(entries({"visits": experts}, "visits", int) for experts in entries({"visits": layer}, "visits", list, length=steps))
+            for layer in layers
+        )
+        return cls(fp32, tuple(low), visits)
+
+
+@dataclass(frozen=True)
 class Reference:
     """reference.py's answer, checked against the run that it was asked about."""
 
@@ -129,8 +198,10 @@ class Reference:
     mismatched_keys: tuple[str, ...]
     passage_loss: float | None
     vocab_size: int
-    fp32: tuple[tuple[float, ...], ...]
-    low: tuple[tuple[float, ...], ...]
+    texts: tuple[Expected, ...]
+    """What is expected of the run's texts, in their order."""
+    experts: tuple[int, ...]
+    """Number of experts of each layer that has some."""
     fp32_argmax: tuple[int, ...]
     low_argmax: tuple[int, ...]
     prompt_ids: tuple[int, ...]
@@ -141,9 +212,10 @@ class Reference:
     def read(cls, values: Mapping[str, Any], run: DeviceRun) -> Reference:
         """The reference that `values` holds. Raises MalformedError."""
         steps = len(run.tokens)
-        fp32, low = (logit_rows(values, name, steps) for name in ("fp32", "low"))
-        if any(not len(ids) == len(wide) == len(narrow) for ids, wide, narrow in zip(run.top_ids, fp32, low, strict=True)):
-            message = "its logits are not those of the device's ids"
+        passages = entries(values, "passages", dict, length=len(run.passages)) if run.passages else ()
+        texts = tuple(Expected.read(each, text) for each, text in zip((values, *passages), run.texts, strict=True))
+        if len({len(text.visits) for text in texts}) > 1:
+            message = "its texts have different numbers of layers with experts"
             raise MalformedError(message)
         loss = take(values, "passage_loss", int, float, type(None))
         return cls(
@@ -151,8 +223,8 @@ class Reference:
             mismatched_keys=entries(values, "mismatched_keys", str),
             passage_loss=None if loss is None else _number(loss, "passage_loss"),
             vocab_size=take(values, "vocab_size", int),
-            fp32=fp32,
-            low=low,
+            texts=texts,
+            experts=entries(values, "experts", int) if "experts" in values else (),
             fp32_argmax=entries(values, "fp32_argmax", int, length=steps),
             low_argmax=entries(values, "low_argmax", int, length=steps),
             prompt_ids=entries(values, "prompt_ids", int),

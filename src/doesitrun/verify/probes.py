@@ -11,6 +11,7 @@ reads the texts instead.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -20,7 +21,7 @@ from doesitrun.explain import explain_log
 from doesitrun.outcomes import Reason, Stage
 from doesitrun.records import Dtype, Plan
 from doesitrun.script import SECOND_PROMPT
-from doesitrun.verify.evidence import MalformedError, entries, logit_rows, take
+from doesitrun.verify.evidence import Expected, MalformedError, Reading, entries, take
 from doesitrun.verify.fluency import WORD, fluency, repeated_share
 from doesitrun.verify.ratio import UNIT_ROUNDOFF, is_finite, leading_matches, position_ratio
 from doesitrun.verify.rules import Case, Finding, Rung
@@ -35,11 +36,12 @@ MOST = 4
 class Continuation:
     """One prompt and what the device said next."""
 
-    prompt_ids: tuple[int, ...]
-    tokens: tuple[int, ...]
-    top_ids: tuple[tuple[int, ...], ...]
-    top_logits: tuple[tuple[float, ...], ...]
+    read: Reading
     text: str
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return self.read.tokens
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,10 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Expected:
-    """What the CPU says at the positions of a sequence."""
+class Answer:
+    """What the CPU says at the positions of a sequence, and the tokens that it would have chosen there."""
 
-    fp32: tuple[tuple[float, ...], ...]
-    low: tuple[tuple[float, ...], ...]
+    expected: Expected
     choices: tuple[int, ...]
 
 
@@ -101,19 +102,7 @@ def _probe(values: Mapping[str, Any]) -> Probe:
 
 
 def _sequence(values: Mapping[str, Any]) -> Continuation:
-    tokens = entries(values, "tokens", int)
-    found = Continuation(
-        prompt_ids=entries(values, "prompt_ids", int),
-        tokens=tokens,
-        top_ids=tuple(entries({"top_ids": row}, "top_ids", int) for row in entries(values, "top_ids", list, length=len(tokens))),
-        top_logits=logit_rows(values, "top_logits", len(tokens)),
-        text=take(values, "text", str),
-    )
-    pairs = zip(found.top_ids, found.top_logits, strict=True)
-    if not found.prompt_ids or not tokens or any(len(ids) < 2 or len(ids) != len(logits) for ids, logits in pairs):
-        message = "the logits of a probe do not fit their ids"
-        raise MalformedError(message)
-    return found
+    return Continuation(Reading.read(values, len(entries(values, "tokens", int))), take(values, "text", str))
 
 
 def asked_sequences(result: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -137,19 +126,14 @@ def judge_texts(plan: Plan, result: Mapping[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-def _expected(probes: Sequence[Probe], reference: Mapping[str, Any], dtype: Dtype) -> list[Expected]:
+def _answers(probes: Sequence[Probe], reference: Mapping[str, Any], dtype: Dtype) -> list[Answer]:
     """The CPU's side of all sequences, in order. Raises MalformedError."""
     sequences = [sequence for probe in probes for sequence in probe.sequences]
-    found = []
-    for sequence, values in zip(sequences, entries(reference, "probes", dict, length=len(sequences)), strict=True):
-        steps = len(sequence.tokens)
-        fp32, low = (logit_rows(values, name, steps) for name in ("fp32", "low"))
-        if any(not len(ids) == len(wide) == len(narrow) for ids, wide, narrow in zip(sequence.top_ids, fp32, low, strict=True)):
-            message = "its logits of a probe are not those of the device's ids"
-            raise MalformedError(message)
-        choices = entries(values, "fp32_argmax" if dtype is Dtype.FLOAT32 else "low_argmax", int, length=steps)
-        found.append(Expected(fp32, low, choices))
-    return found
+    pairs = zip(sequences, entries(reference, "probes", dict, length=len(sequences)), strict=True)
+    name = "fp32_argmax" if dtype is Dtype.FLOAT32 else "low_argmax"
+    return [
+        Answer(Expected.read(values, sequence.read), entries(values, name, int, length=len(sequence.tokens))) for sequence, values in pairs
+    ]
 
 
 # ---------------------------------------------------------------------------------- judging
@@ -162,11 +146,11 @@ def probed(
     """
     if not probes:
         return ()
-    expected = iter(_expected(probes, reference, case.plan.dtype)) if reference is not None else None
+    answers = iter(_answers(probes, reference, case.plan.dtype)) if reference is not None else None
     read = iter(nlls[1:]) if nlls is not None else None
     found = {}
     for probe in probes:
-        theirs = [next(expected) for _ in probe.sequences] if expected is not None else None
+        theirs = [next(answers) for _ in probe.sequences] if answers is not None else None
         own = [next(read) for _ in judged_texts(probe)] if read is not None else None
         found[probe.name] = _word(case, probe, theirs, own)
     left_out = [Probed(Probe(name), None, f"{name} was left out", is_sure=False) for name in NAMES if name not in found]
@@ -174,15 +158,15 @@ def probed(
     return tuple(found[name] for name in NAMES)
 
 
-def _word(case: Case, probe: Probe, expected: Sequence[Expected] | None, nlls: Sequence[float | None] | None) -> Probed:
+def _word(case: Case, probe: Probe, answers: Sequence[Answer] | None, nlls: Sequence[float | None] | None) -> Probed:
     if probe.error is not None:
         return _failed(case, probe, probe.error)
     for place, sequence in enumerate(probe.sequences):
         finding = _odd(case, probe, place, sequence)
         if finding is not None:
             return Probed(probe, finding, f"{probe.name} {finding[0].value}")
-    if expected is not None:
-        return _compared(case, probe, expected)
+    if answers is not None:
+        return _compared(case, probe, answers)
     return _read(probe, nlls)
 
 
@@ -200,7 +184,7 @@ def _failed(case: Case, probe: Probe, error: str) -> Probed:
 def _odd(case: Case, probe: Probe, place: int, sequence: Continuation) -> Finding | None:
     """What can be seen without the CPU: numbers that are none, and tokens that are not the best of their own logits."""
     where = _where(probe, place)
-    for step, (token, ids, logits) in enumerate(zip(sequence.tokens, sequence.top_ids, sequence.top_logits, strict=True)):
+    for step, (token, ids, logits) in enumerate(zip(sequence.tokens, sequence.read.top_ids, sequence.read.top_logits, strict=True)):
         said = f"token {step + 1} of {len(sequence.tokens)}"
         if not is_finite((logits,)):
             return Reason.NAN_LOGITS, f"{where}, the logits of {said} hold NaN or infinity."
@@ -214,11 +198,11 @@ def _where(probe: Probe, place: int) -> str:
     return f"In the probe {probe.name}" + (f", sequence {place + 1} of {len(probe.sequences)}" if len(probe.sequences) > 1 else "")
 
 
-def _compared(case: Case, probe: Probe, expected: Sequence[Expected]) -> Probed:
+def _compared(case: Case, probe: Probe, answers: Sequence[Answer]) -> Probed:
     limit = case.ratio_limit * THRESHOLDS.probe
-    ratios = [_ratio(sequence, theirs, case.plan.dtype) for sequence, theirs in zip(probe.sequences, expected, strict=True)]
+    ratios = [_ratio(case, sequence, theirs) for sequence, theirs in zip(probe.sequences, answers, strict=True)]
     said = f"{probe.name} R {', '.join('-' if ratio is None else f'{ratio:.3g}' for ratio in ratios)}{_length(probe)}"
-    for place, (sequence, theirs, ratio) in enumerate(zip(probe.sequences, expected, ratios, strict=True)):
+    for place, (sequence, theirs, ratio) in enumerate(zip(probe.sequences, answers, ratios, strict=True)):
         if ratio is not None and ratio > limit:
             equal = f"{leading_matches(sequence.tokens, theirs.choices)}/{len(sequence.tokens)}"
             figures = f"R = {ratio:.3g} (limit {limit:g}); {equal} tokens equal the CPU's"
@@ -228,13 +212,15 @@ def _compared(case: Case, probe: Probe, expected: Sequence[Expected]) -> Probed:
     return Probed(probe, None, said, is_sure=None not in ratios and _short(probe) is None, remark=remark)
 
 
-def _ratio(sequence: Continuation, expected: Expected, dtype: Dtype) -> float | None:
-    """R of a sequence, mean over its positions; None where the CPU's own numbers are not finite."""
-    if not is_finite((*expected.fp32, *expected.low)):
+def _ratio(case: Case, sequence: Continuation, answer: Answer) -> float | None:
+    """R of a sequence, mean over its positions as in `compare`; None where the CPU's own numbers are not finite."""
+    expected = answer.expected
+    if not all(is_finite(run) for run in (expected.fp32, *expected.low)):
         return None
-    roundoff = UNIT_ROUNDOFF.get(dtype, UNIT_ROUNDOFF[Dtype.BFLOAT16])
-    steps = zip(sequence.top_logits, expected.fp32, expected.low, strict=True)
-    return fmean(position_ratio(device, wide, narrow, roundoff) for device, wide, narrow in steps)
+    roundoff = UNIT_ROUNDOFF.get(case.plan.dtype, UNIT_ROUNDOFF[Dtype.BFLOAT16])
+    steps = zip(sequence.read.top_logits, expected.fp32, *expected.low, strict=True)
+    most = THRESHOLDS.most_of_a_position if case.reference and case.reference.experts else math.inf
+    return fmean(min(position_ratio(device, wide, narrow, roundoff), most) for device, wide, *narrow in steps)
 
 
 def _length(probe: Probe) -> str:
@@ -244,7 +230,7 @@ def _length(probe: Probe) -> str:
 
 
 def _reached(probe: Probe) -> int:
-    return len(probe.sequences[0].prompt_ids) + len(probe.sequences[0].tokens)
+    return len(probe.sequences[0].read.prompt_ids) + len(probe.sequences[0].tokens)
 
 
 def _short(probe: Probe) -> str | None:

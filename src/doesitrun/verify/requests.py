@@ -46,6 +46,7 @@ def reference_request(plan: Plan, result: Mapping[str, Any]) -> dict[str, Any]:
         "top_ids": result["top_ids"],
         "eos_ids": result["eos_ids"],
         "probes": asked_sequences(result),
+        "passages": [{name: each[name] for name in ("prompt_ids", "tokens", "top_ids")} for each in result.get("passages", ())],
         "passage": PASSAGE,
         "suspicious_loss": THRESHOLDS.passage_loss,
         "trust_remote_code": plan.trust_remote_code,

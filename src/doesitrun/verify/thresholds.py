@@ -21,6 +21,22 @@ class Thresholds:
     layers 10, a zeroed output projection 11, norm epsilon of 1e-2 for 1e-5 15. An epsilon of 1e-3 is
     at the limit (1.6), one of 1e-6 changes nothing (1.00). Eight of those nine texts read as fluent.
     """
+    most_of_a_position: float = 3.0
+    """What a single position of a mixture of experts adds to R at most.
+
+    bfloat16 tips routers over at near ties, after which a position of a right run is off by up to 40 times the noise.
+    Measured on four mixtures, 256 positions, ten right runs each: R without this bound 0.84-1.51, with it 0.82-1.21.
+    """
+    expert: float = 2.5
+    """Largest R of the positions that visit one expert, in units of the run's typical position, of a bfloat16 run.
+
+    Measured on the same right runs: at most 1.7 with trained weights, and 2.3 with random ones, of whose positions
+    rounding tips almost half. A zeroed expert: 1.9-16, the smaller ones where its whole effect is about the noise.
+    """
+    visits: int = 4
+    """Fewest positions that an expert is judged by. Of fewer, all may be wild in a right run (measured: up to 13)."""
+    many_visits: int = 8
+    """From so many visits on the median is taken; below, the lower quartile (right runs: at most 1.6)."""
     ratio_float32: float = 0.25
     """Largest R of a float32 run, whose yardstick is bfloat16.
 
@@ -39,7 +55,7 @@ class Thresholds:
     weights: float = 1.05
     """Largest weights of a rank, as a multiple of the planned ones."""
     held: float = 0.9
-    """Smallest peak memory of a rank, as a share of its own weights."""
+    """Smallest peak memory of the fullest rank, as a share of the planned weights, and of any rank, as a share of its own."""
     nll: float = 5.2
     """Largest mean negative log-likelihood of fluent text under the judge, nats per token.
 
@@ -61,11 +77,11 @@ class Thresholds:
     """Smallest and largest share of words that carry grammar alone, of 12 words or more."""
     commonest: float = 0.2
     """Largest share of the commonest word that means something, of 12 words or more."""
-    probe: float = 2.0
-    """How far R of a probe may lie above the limit of R itself.
+    probe: float = 1.5
+    """Largest R of a probe, as a multiple of the largest R of a run.
 
-    A probe looks for what makes R large (another prompt's cache, padding that is seen, lost positions: 10 and more) at
-    few positions, where the R of a mixture of experts, whose routers flip at near-ties, wanders further.
+    A probe looks for what makes R large (another prompt's cache 20-43, padding that is seen 28-109; right runs 0.97-1.05)
+    at 32 positions only, where R wanders further. No more than 2: a position of a mixture of experts adds 3 at most.
     """
     stuck: float = 0.75
     """Largest share of runs of four words seen before in the long text. Greedy text of a small model repeats itself sooner
