@@ -74,27 +74,7 @@ def environment() -> Environment:
 
 
 NAMES = frozenset(
-    [
-        "model",
-        "view",
-        "q",
-        "task",
-        "result",
-        "reason",
-        "arch",
-        "size",
-        "cores",
-        "target",
-        "compiler",
-        "transformers",
-        "each",
-        "sort",
-        "desc",
-        "offset",
-        "limit",
-        "before",
-        "after",
-    ]
+    ["model", "view", "q", "task", "result", "reason", "arch", "size", "cores", "target", "compiler", "transformers", "each", "sort", "desc", "offset", "limit", "before", "after"]
 )
 """The parameters that an address may have; others, of trackers and of the Hub, are passed over."""
 LONGEST = 300

@@ -56,10 +56,10 @@ class Context:
     watch: Watch
     warn: Callable[[str], None]
     """Is told, in a sentence, what the user should know but need not act on at once."""
-    seat: Seat = HERE
-    """Under it children are started: here, or on the cores that a campaign gives to the model."""
     graphs: str | None = None
     """URL of a store that compiled graphs are pulled from before a run; None takes that of the settings."""
+    seat: Seat = HERE
+    """Under it children are started: here, or on the cores that a campaign gives to the model."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ manifest of its plan; manifests and the entries they name go to a store and come
 pairs < manifest < folder < stores < bucket, transfer, local, proof, command, status.
 """
 
-from doesitrun.graphs.command import CopyCommand, command, copy_command, entries_uri
+from doesitrun.graphs.command import CopyCommand, command, copy_command, copying, entries_uri
 from doesitrun.graphs.folder import Use, hashed, scan, using
 from doesitrun.graphs.local import LocalGraphs, pruned
 from doesitrun.graphs.manifest import Entry, Manifest
@@ -30,6 +30,7 @@ __all__ = [
     "Use",
     "command",
     "copy_command",
+    "copying",
     "difference",
     "entries_uri",
     "hashed",

@@ -44,11 +44,15 @@ def entries_uri(url: str, pair: Pair) -> str:
 
 def copy_command(url: str, pair: Pair, names: Sequence[str] = (), *, entries: int = 0, size: int = 0) -> CopyCommand:
     """The command that copies these entries of the pair, or all where none are named. Raises UsageError."""
-    files = TARGETS[pair.target].GRAPHS
-    uri = entries_uri(url, pair)
+    return copying(entries_uri(url, pair), pair.target, names, entries=entries, size=size)
+
+
+def copying(uri: str, kind: str, names: Sequence[str] = (), *, entries: int = 0, size: int = 0) -> CopyCommand:
+    """The command that copies these entries of a target's folder `uri`, or all where none are named. Raises UsageError."""
+    files = TARGETS[kind].GRAPHS
     target = f"./{files.copy_to}"
     place = f"$PWD/{files.copy_to}"
-    told = {name: value for name, value in TARGETS[pair.target].environment(place).items() if value.startswith(place)}
+    told = {name: value for name, value in TARGETS[kind].environment(place).items() if value.startswith(place)}
     # A folder of locks is not copied, so it need not be set either.
     variables = {name: value for name, value in told.items() if not files.is_left_out(f"{value[len(place) + 1 :]}/x")}
     return CopyCommand(uri, _copy(uri, target, names), variables, entries, size)
