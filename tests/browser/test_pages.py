@@ -123,9 +123,7 @@ def test_a_failure_comes_with_its_class_and_advice(page: Any) -> None:
     assert failed.reason is not None
     page.goto(f"/?model={failed.model_id}")
     card = page.locator(".failure")
-    assert [
-        part in card.inner_text() for part in (failed.reason.meaning, failed.reason.advice, failed.reason.value, failed.error or "")
-    ] == [True] * 4
+    assert [part in card.inner_text() for part in (failed.reason.meaning, failed.reason.advice, failed.reason.value, failed.error or "")] == [True] * 4
 
 
 def test_comparing_two_pairs_counts_and_lists(page: Any) -> None:

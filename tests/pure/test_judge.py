@@ -12,6 +12,7 @@ from doesitrun.verify.fluency import degenerate, fluency
 
 FIGURES = json.loads((RESULTS / "judge.json").read_text(encoding="utf-8"))
 TEXTS = bench.labelled()
+PROSE = [each for each in TEXTS if each.is_fluent and each.kind != "later"]
 
 
 def test_there_are_enough_texts_of_each_label_and_none_twice() -> None:
@@ -35,15 +36,14 @@ def test_the_face_of_a_fluent_text_is_fluent(each: bench.Labelled) -> None:
     assert degenerate(each.text) is None
 
 
-@pytest.mark.parametrize(
-    "text", ["j4" * 16, "if (x == null) { return a[i] * b[i]; } sum += f(x, y);", "\\frac{1}{2} \\sum_{i=0} x_i", "haha" * 9]
-)
+@pytest.mark.parametrize("text", ["j4" * 16, "if (x == null) { return a[i]; } sum += f(x);", "\\frac{1}{2} \\sum_{i=0} x_i", "haha" * 9])
 def test_code_and_echoes_are_caught_however_likely_a_judge_finds_them(text: str) -> None:
     assert not fluency(text, 0.5).fluent
 
 
 @pytest.mark.parametrize(
-    "text", ["It was late.", "He said no. No, no, no!", "Well... I don't know...", "Dr. Hill paid $4.50 at 6:40 on the 3rd."]
+    "text",
+    ["It was late.", "Oh no, no, no! You cannot come in with those shoes.", "Well... I don't know...", "Dr. Hill paid $4.50 on the 3rd."],
 )
 def test_short_and_lively_texts_are_let_through(text: str) -> None:
     assert fluency(text, 2.0).fluent

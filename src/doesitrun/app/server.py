@@ -100,10 +100,7 @@ def _add_files(server: gradio.Server, source: catalog.Source) -> None:
     @server.get("/badge/{model_id:path}.svg")
     def badge_svg(model_id: str, request: Request) -> Response:
         page = asked({**request.query_params, "model": model_id})
-        kept = HEADERS | {
-            "Cache-Control": "public, max-age=600",
-            "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
-        }
+        kept = HEADERS | {"Cache-Control": "public, max-age=600", "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
         return Response(badge.svg(page.line), media_type="image/svg+xml", headers=kept)
 
     @server.get("/run.py")

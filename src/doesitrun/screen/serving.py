@@ -22,9 +22,7 @@ def show_space(folder: Path, written: Sequence[str]) -> None:
     """What an exported Space holds, and how to try it."""
     where = short(folder)
     console().print(
-        plain(
-            f"{where} is a Hugging Face Space: {', '.join(written)}\nTry it:    cd {where} && python app.py\nPublish it: hf upload ORG/NAME {where} --repo-type space"
-        ),
+        plain(f"{where} is a Hugging Face Space: {', '.join(written)}\nTry it:    cd {where} && python app.py\nPublish it: hf upload ORG/NAME {where} --repo-type space"),
         soft_wrap=True,
     )
 
