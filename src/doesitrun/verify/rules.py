@@ -15,7 +15,7 @@ from doesitrun.verify.fluency import Fluency
 from doesitrun.verify.ratio import Numbers, compare, is_finite, leading_matches
 from doesitrun.verify.thresholds import THRESHOLDS
 
-Rung = Literal["reference", "executed", "numbers", "fluent"]
+Rung = Literal["reference", "executed", "numbers", "fluent", "second_prompt", "padded_batch", "long_position", "long_text"]
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,13 @@ def whole_checkpoint(case: Case) -> Finding | None:
             f"Tensors of the checkpoint have another shape than the model: {names}.",
         )
     return None
+
+
+def same_weights_twice(case: Case) -> Finding | None:
+    """Two loads of the checkpoint gave the same weights. It is loaded twice only where something about it is suspicious."""
+    if case.reference is None or len(set(case.reference.weights_digests)) <= 1:
+        return None
+    return Reason.REFERENCE_BROKEN, "Two loads of the checkpoint gave different weights: some of them are drawn at random."
 
 
 def speaks_english(case: Case) -> Finding | None:
@@ -217,6 +224,7 @@ def reads_well(case: Case) -> Finding | None:
 
 RULES: tuple[tuple[Rung, Rule], ...] = (
     ("reference", whole_checkpoint),
+    ("reference", same_weights_twice),
     ("reference", speaks_english),
     ("reference", same_prompt),
     ("executed", compiled),
@@ -233,3 +241,6 @@ RULES: tuple[tuple[Rung, Rule], ...] = (
     ("fluent", reads_well),
 )
 """In the order in which they give the outcome: what is upstream's fault first, then what makes numbers meaningless."""
+
+NUMBERS_ALONE: tuple[Rule, ...] = (finite_logits, ranks_agree, greedy, same_prompt, finite_yardstick, right_numbers)
+"""For the layout oracle, which is eager, and whose checkpoint the run's own verdict has looked at."""
