@@ -99,14 +99,11 @@ def summarised(found: list[Measured]) -> dict[str, dict[str, float | int]]:
 
 
 def line(each: Measured) -> str:
-    size = (
-        ""
-        if each.kind == "right"
-        else f" change {each.change}" + (f", {each.change_there} at {each.visits} visits" if each.visits is not None else "")
-    )
-    expert = "" if each.expert_R is None else f" expert R {each.expert_R}"
-    said = f"{each.verdict} {each.reason}".strip()
-    return f"{each.kind:5} {each.model:8} {each.layout:8} {each.name}: R {each.R}{expert}, {each.match_tokens}/{each.tokens}, {each.english}; {said}{size}"
+    where = f"{each.kind:5} {each.model:8} {each.layout:8} {each.name}"
+    figures = f"R {each.R}, of an expert {each.expert_ratio}, {each.match_tokens}/{each.tokens}, {each.english}"
+    size = "" if each.kind == "right" else f", change {each.change}"
+    size += "" if each.visits is None else f" ({each.change_there} at {each.visits} visits)"
+    return f"{where}: {figures}; {each.verdict} {each.reason}{size}"
 
 
 def print_table(found: list[Measured]) -> None:
@@ -117,7 +114,7 @@ def print_table(found: list[Measured]) -> None:
         change = "" if each.kind == "right" else "NaN" if each.change is None else f"{each.change:.1f}"
         change += f" ({each.change_there:.1f} at {each.visits})" if each.change_there is not None else ""
         change += "" if each.is_large or each.kind == "right" else " under the noise"
-        figures = [f"{figure:.2f}" if figure is not None else "" for figure in (each.R, each.expert_R)]
+        figures = [f"{figure:.2f}" if figure is not None else "" for figure in (each.R, each.expert_ratio)]
         table.add_row(
             each.model,
             f"{each.kind}: {each.name}",
