@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import CACHE
-from tests.pure.graph_cases import PAIR, filled, manifest
+from tests.pure.graph_cases import PAIR, PLAN_2, filled, manifest
 
 from bench import report
 from doesitrun import graphs, isolate
@@ -103,7 +103,7 @@ def many(root: Path) -> dict[str, float]:
     started = time.monotonic()
     sharing.status(workspace, url)
     status_s = time.monotonic() - started
-    local.keep(manifest(filled(local.cache(PAIR), NEW), NEW, "plan-2"))
+    local.keep(manifest(filled(local.cache(PAIR), NEW), NEW, PLAN_2))
     started = time.monotonic()
     (done,) = sharing.push(url, workspace, [], lambda _: None)
     return {"status_10000_s": status_s, "incremental_uploads": done.uploaded, "incremental_push_s": time.monotonic() - started}

@@ -69,7 +69,16 @@ def row(model_id: str, architecture: str, size: float, pair: int, **changes: Any
 
 def failed(made: Row, which: int) -> dict[str, Any]:
     reason, stage, error = FAILURES[which % len(FAILURES)]
-    return {"result": Result.FAIL, "reason": reason, "stage": stage, "error": error, "rungs": "reference", "output_text": None, "logit_ratio": None, "cpu_match": None}
+    return {
+        "result": Result.FAIL,
+        "reason": reason,
+        "stage": stage,
+        "error": error,
+        "rungs": "reference",
+        "output_text": None,
+        "logit_ratio": None,
+        "cpu_match": None,
+    }
 
 
 def rows(pair: int) -> list[Row]:
@@ -84,7 +93,13 @@ def rows(pair: int) -> list[Row]:
             changes = {"result": Result.EXCLUDED, "reason": Reason.GATED, "stage": Stage.SELECT, "exclusion": Reason.GATED.meaning, "wall_s": None, "hbm_peak_gb": None,
                        "rungs": None, "run_py": None, "output_text": None, "logit_ratio": None, "cpu_match": None}  # fmt: skip
         elif number == 33:
-            changes = {"result": Result.INCONCLUSIVE, "reason": Reason.NETWORK, "stage": Stage.LOAD, "error": "The connection was reset.", "rungs": None}
+            changes = {
+                "result": Result.INCONCLUSIVE,
+                "reason": Reason.NETWORK,
+                "stage": Stage.LOAD,
+                "error": "The connection was reset.",
+                "rungs": None,
+            }
         made.append(row(model_id, architecture, size, pair, **changes))
     return made
 
@@ -141,7 +156,10 @@ def publish(root: Path, *, hostile: bool = True) -> None:
     for pair in range(len(PAIRS)):
         write(rows_path(root, pair), to_parquet(rows(pair) + (hostile_rows() if hostile and pair == 2 else [])))
     ranking, plans = ranked_and_planned()
-    for path, records, kind in ((root / "rankings" / "2026-11-30.parquet", ranking, Ranked), (root / "plans" / "2026-11-30" / "neuron.parquet", plans, Forecast)):
+    for path, records, kind in (
+        (root / "rankings" / "2026-11-30.parquet", ranking, Ranked),
+        (root / "plans" / "2026-11-30" / "neuron.parquet", plans, Forecast),
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table(records, kind), path)
 

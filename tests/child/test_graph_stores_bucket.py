@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.child.bucket_hub import TOKEN, Buckets, serving
-from tests.pure.graph_cases import PAIR, filled, manifest, neff
+from tests.pure.graph_cases import OTHER_PLAN, PAIR, PLAN_3, filled, manifest, neff
 
 from doesitrun.graphs import LocalGraphs
 from doesitrun.graphs.folder import scan
@@ -57,7 +57,7 @@ def workspace(tmp_path: Path) -> Path:
     root = tmp_path / "results"
     local = LocalGraphs(root / "graphs")
     local.keep(manifest(filled(local.cache(PAIR), range(30)), range(30)))
-    local.keep(manifest(local.cache(PAIR), range(3), "plan-2", model="org/other"))
+    local.keep(manifest(local.cache(PAIR), range(3), OTHER_PLAN, model="org/other"))
     return root
 
 
@@ -66,7 +66,7 @@ def test_graphs_go_through_a_bucket_and_the_real_hf_copies_them(hub: Buckets, ca
     assert (done.returncode, json.loads(done.stdout)["uploaded"]) == (0, 30), done.stderr
     assert len(hub.added) == 32, "entries and two manifests"
     local = LocalGraphs(workspace / "graphs")
-    local.keep(manifest(filled(local.cache(PAIR), range(40)), range(40), "plan-3"))
+    local.keep(manifest(filled(local.cache(PAIR), range(40)), range(40), PLAN_3))
     done = call(*doesitrun("graphs", "push", URL, "-w", workspace, "--json"))
     assert json.loads(done.stdout)["uploaded"] == 10
     assert len([name for name in hub.added if "/entries/" in name]) == 40, "each entry was uploaded once"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.pure.graph_cases import MODEL, PAIR, filled, manifest, neff
+from tests.pure.graph_cases import MODEL, OTHER_PLAN, PAIR, PLAN_2, filled, manifest, neff
 
 from doesitrun import graphs
 from doesitrun.campaign import sharing
@@ -81,7 +81,7 @@ def test_graphs_go_through_s3_and_ten_new_entries_are_ten_requests(url: str, req
     before = puts(requests_log)
     (done,) = sharing.push(url, here, [], lambda _: None)
     assert done.uploaded == puts(requests_log) - before == 100
-    local.keep(manifest(filled(local.cache(PAIR), range(110)), range(110), "plan-2"))
+    local.keep(manifest(filled(local.cache(PAIR), range(110)), range(110), PLAN_2))
     before = puts(requests_log)
     (done,) = sharing.push(url, here, [], lambda _: None)
     assert done.uploaded == puts(requests_log) - before == 10
@@ -135,7 +135,7 @@ def test_a_bucket_that_is_gone_or_a_server_that_is_down_is_one_sentence(url: str
 @pytest.mark.skipif(shutil.which("aws") is None, reason="SKIPPED: AWS' command line is not installed")
 def test_the_printed_line_copies_a_cache_folder_with_awss_own_command(url: str, tmp_path: Path) -> None:
     here = filled(tmp_path / "a", range(30))
-    graphs.push(graphs.open_store(url), here, [manifest(here, range(30)), manifest(here, range(3), "plan-2", model="org/other")])
+    graphs.push(graphs.open_store(url), here, [manifest(here, range(30)), manifest(here, range(3), OTHER_PLAN, model="org/other")])
     for model, count in ((MODEL, 30), ("org/other", 3)):
         place = tmp_path / model.replace("/", "-")
         place.mkdir()

@@ -13,6 +13,8 @@ OLDER = Pair("neuronx-cc-2.27.5334.0", "torch-neuronx-2.14.3.0.1", "neuron-trn2"
 OLDEST = Pair("neuronx-cc-2.20.1.0", "torch-neuronx-2.9.0", "neuron-trn2")
 ELSEWHERE = Pair("inductor-2.13.0", "torch-2.13.0+cpu", "cpu-x86_64-avx2-01234567")
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+PLAN_1, PLAN_2, PLAN_3 = (f"HuggingFaceTB--SmolLM2-135M-Instruct@{number}" for number in range(1, 4))
+OTHER_PLAN = "org--other@1"
 SHAPE = {"cores": "1", "tp": "1", "ep": "1", "dtype": "bfloat16", "new_tokens": "32", "revision": "0123", "prompt_tokens": "16"}
 
 
@@ -39,7 +41,7 @@ def entry(folder: Path, name: str) -> Entry:
 
 
 def manifest(
-    folder: Path, numbers: Iterable[int], plan: str = "plan-1", pair: Pair = PAIR, model: str = MODEL, **values: dict[str, str]
+    folder: Path, numbers: Iterable[int], plan: str = PLAN_1, pair: Pair = PAIR, model: str = MODEL, **values: dict[str, str]
 ) -> Manifest:
     """The manifest of a plan that used these NEFFs of the folder."""
     return Manifest(

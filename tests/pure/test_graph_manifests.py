@@ -21,7 +21,7 @@ from doesitrun.script import render
 from doesitrun.targets import TARGETS
 from doesitrun.tasks import TASKS
 from tests.pure.golden_plans import PLANS
-from tests.pure.graph_cases import ELSEWHERE, MODEL, OLDER, OLDEST, PAIR, SHAPE, filled, manifest, neff
+from tests.pure.graph_cases import ELSEWHERE, MODEL, OLDER, OLDEST, PAIR, PLAN_1, PLAN_2, SHAPE, filled, manifest, neff
 
 PLAN: Plan = PLANS["neuron_1_core"]
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=20), lambda each: st.lists(each, max_size=4), max_leaves=8)
@@ -51,7 +51,7 @@ def test_a_name_that_leads_elsewhere_is_refused_with_its_manifest(name: str, tmp
     found = values(tmp_path)
     found["entries"][0][0] = name
     with pytest.raises(ManifestError):
-        Manifest.loads(json.dumps(found).encode(), "plan-1", PAIR)
+        Manifest.loads(json.dumps(found).encode(), PLAN_1, PAIR)
 
 
 @given(st.text(max_size=60))
@@ -68,10 +68,10 @@ def test_a_safe_name_stays_below_its_folder(name: str) -> None:
 def test_a_manifest_with_anything_in_a_field_is_whole_or_refused(field: str, value: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     found = values(tmp_path_factory.mktemp("cache")) | {field: value}
     try:
-        read = Manifest.loads(json.dumps(found).encode(), "plan-1", PAIR)
+        read = Manifest.loads(json.dumps(found).encode(), PLAN_1, PAIR)
     except ManifestError:
         return
-    assert (read.plan_id, read.pair) == ("plan-1", PAIR)
+    assert (read.plan_id, read.pair) == (PLAN_1, PAIR)
     assert all(is_safe_name(entry.name) and entry.size > 0 for entry in read.entries)
 
 
@@ -80,13 +80,13 @@ def test_a_truncated_manifest_is_refused(cut: int, tmp_path_factory: pytest.Temp
     data = manifest(filled(tmp_path_factory.mktemp("cache"), [1]), [1]).dumps().rstrip()
     if cut < len(data):
         with pytest.raises(ManifestError):
-            Manifest.loads(data[:cut], "plan-1", PAIR)
+            Manifest.loads(data[:cut], PLAN_1, PAIR)
 
 
 def test_a_manifest_of_another_pair_or_plan_is_refused(tmp_path: Path) -> None:
     """B5: nothing is inherited across versions, even if somebody copies folders about."""
     data = manifest(filled(tmp_path, [1]), [1]).dumps()
-    for plan, pair in (("plan-2", PAIR), ("plan-1", OLDER)):
+    for plan, pair in ((PLAN_2, PAIR), (PLAN_1, OLDER)):
         with pytest.raises(ManifestError, match="another plan or pair"):
             Manifest.loads(data, plan, pair)
 

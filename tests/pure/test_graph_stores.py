@@ -25,7 +25,7 @@ from doesitrun.graphs.stores import FolderStore, Upload
 from doesitrun.graphs.transfer import entry_name, manifest_name
 from doesitrun.store.workspace import Workspace
 from doesitrun.targets import TARGETS
-from tests.pure.graph_cases import MODEL, OLDER, OLDEST, PAIR, entry, filled, manifest, neff
+from tests.pure.graph_cases import MODEL, OLDER, OLDEST, OTHER_PLAN, PAIR, PLAN_1, PLAN_2, entry, filled, manifest, neff
 
 NEURON, CPU = TARGETS["neuron"].GRAPHS, TARGETS["cpu"].GRAPHS
 
@@ -41,7 +41,7 @@ def pulled(store: Store, folder: Path, **options: Any) -> graphs.Pulled:
     return graphs.pull(store, there, list(there.manifests.values()), folder, **options)
 
 
-def pushed(store: Store, folder: Path, numbers: Sequence[int], plan: str = "plan-1") -> Pushed:
+def pushed(store: Store, folder: Path, numbers: Sequence[int], plan: str = PLAN_1) -> Pushed:
     return graphs.push(store, folder, [manifest(folder, numbers, plan)])
 
 
@@ -65,9 +65,9 @@ def test_the_entries_of_a_store_are_a_cache_folder_as_they_lie(tmp_path: Path) -
 def test_a_second_push_uploads_only_what_is_new(store: Store, tmp_path: Path) -> None:
     here = filled(tmp_path / "a", range(30))
     pushed(store, here, range(20))
-    again = pushed(store, here, range(30), "plan-2")
+    again = pushed(store, here, range(30), PLAN_2)
     assert (again.uploaded, again.present) == (10, 20)
-    assert pushed(store, here, range(30), "plan-2").uploaded == 0
+    assert pushed(store, here, range(30), PLAN_2).uploaded == 0
 
 
 def test_ten_thousand_entries_are_listed_within_a_second_and_ten_new_ones_are_ten_uploads(tmp_path: Path, monkeypatch: Any) -> None:
@@ -78,12 +78,12 @@ def test_ten_thousand_entries_are_listed_within_a_second_and_ten_new_ones_are_te
     local.keep(first)
     url = str(tmp_path / "store")
     graphs.push(graphs.open_store(url), folder, [first])
-    started = time.monotonic()
+    started = time.process_time()  # of this process alone: machines are shared
     (line,) = sharing.status(workspace, url)
-    assert time.monotonic() - started < 1.0
+    assert time.process_time() - started < 1.0
     assert (line.entries_here, line.entries_there, line.to_push, line.to_pull) == (10_000, 10_000, 0, 0)
     filled(folder, range(11_000, 11_010), 20)
-    local.keep(manifest(folder, range(11_000, 11_010), "plan-2"))
+    local.keep(manifest(folder, range(11_000, 11_010), PLAN_2))
     asked: list[str] = []
     add = FolderStore.add
 
@@ -135,10 +135,10 @@ def test_an_entry_that_is_gone_is_named(store: Store, tmp_path: Path) -> None:
 def test_a_broken_manifest_hides_no_other(data: bytes, store: Store, tmp_path: Path) -> None:
     here = filled(tmp_path / "a", range(2))
     pushed(store, here, [0])
-    store.replace([Upload(manifest_name(PAIR, "plan-2"), data)])
+    store.replace([Upload(manifest_name(PAIR, PLAN_2), data)])
     there = graphs.shelf(store, PAIR)
-    assert set(there.manifests) == {"plan-1"}
-    assert "plan-2" in there.problems[0]
+    assert set(there.manifests) == {PLAN_1}
+    assert PLAN_2 in there.problems[0]
 
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=40)
@@ -255,9 +255,9 @@ def test_two_writers_of_one_entry_leave_one_and_both_manifests_fit_it(store: Sto
     """A compiler need not give the same bytes twice under one name."""
     first, second = filled(tmp_path / "a", range(5)), filled(tmp_path / "b", range(5))
     (second / neff(3)).write_bytes(b"same graph, other bytes")
-    pushed(store, first, range(5), "plan-1")
-    done = pushed(store, second, range(5), "plan-2")
-    assert (done.uploaded, done.plans) == (0, ("plan-2",))
+    pushed(store, first, range(5), PLAN_1)
+    done = pushed(store, second, range(5), PLAN_2)
+    assert (done.uploaded, done.plans) == (0, (PLAN_2,))
     there = graphs.shelf(store, PAIR)
     assert there.vouched[neff(3)] == {entry(first, neff(3))}
     assert len(pulled(store, tmp_path / "c").manifests) == 2
@@ -271,7 +271,7 @@ def test_writers_at_the_same_time_lose_nothing(store: Store, tmp_path: Path) -> 
 
     def write(number: int) -> None:
         try:
-            pushed(store, folders[number], range(number * 5, number * 5 + 40), f"plan-{number}")
+            pushed(store, folders[number], range(number * 5, number * 5 + 40), f"{PLAN_1}{number}")
         except BaseException as error:  # noqa: BLE001 told by the test
             problems.append(error)
 
@@ -287,10 +287,10 @@ def test_writers_at_the_same_time_lose_nothing(store: Store, tmp_path: Path) -> 
 
 def test_an_entry_that_changed_since_it_was_collected_is_not_pushed(store: Store, tmp_path: Path) -> None:
     here = filled(tmp_path / "a", range(3))
-    made = [manifest(here, [0, 1], "plan-1"), manifest(here, [2], "plan-2")]
+    made = [manifest(here, [0, 1], PLAN_1), manifest(here, [2], PLAN_2)]
     (here / neff(1)).write_bytes(b"something else")
     done = graphs.push(store, here, made)
-    assert done.plans == ("plan-2",)
+    assert done.plans == (PLAN_2,)
     assert "has changed since it was collected" in done.problems[0]
 
 
@@ -315,9 +315,9 @@ def test_prune_keeps_the_latest_pairs_whole(store: Store, tmp_path: Path) -> Non
 
 def test_prune_spares_what_another_plan_names_and_what_is_on_its_way(store: Store, tmp_path: Path) -> None:
     here = filled(tmp_path / "a", range(4))
-    graphs.push(store, here, [manifest(here, [0, 1], "plan-1"), manifest(here, [1, 2], "plan-2")])
+    graphs.push(store, here, [manifest(here, [0, 1], PLAN_1), manifest(here, [1, 2], PLAN_2)])
     store.replace([Upload(entry_name(PAIR, neff(3)), here / neff(3))])
-    store.remove([manifest_name(PAIR, "plan-1")])
+    store.remove([manifest_name(PAIR, PLAN_1)])
     assert graphs.prune(store, 1, time.time()).removed == ()
     done = graphs.prune(store, 1, time.time() + 25 * 3600)
     assert sorted(done.removed) == sorted(entry_name(PAIR, neff(number)) for number in (0, 3))
@@ -327,7 +327,7 @@ def test_prune_spares_what_another_plan_names_and_what_is_on_its_way(store: Stor
 def test_prune_removes_nothing_of_a_pair_whose_manifest_cannot_be_read(store: Store, tmp_path: Path) -> None:
     here = filled(tmp_path / "a", range(2))
     pushed(store, here, [0, 1])
-    store.replace([Upload(manifest_name(PAIR, "plan-1"), b"{")])
+    store.replace([Upload(manifest_name(PAIR, PLAN_1), b"{")])
     assert graphs.prune(store, 1, time.time() + 10**6).removed == ()
 
 
@@ -336,7 +336,7 @@ def test_prune_of_a_workspace_removes_cache_folders_of_old_versions(tmp_path: Pa
     local = LocalGraphs(tmp_path / "graphs")
     for number, pair in enumerate((OLDER, PAIR)):
         local.keep(manifest(filled(local.cache(pair), [number]), [number], pair=pair))
-        os.utime(local.notes(pair) / "plan-1.json", (1000 + number, 1000 + number))
+        os.utime(local.notes(pair) / f"{PLAN_1}.json", (1000 + number, 1000 + number))
     with using(local.cache(OLDER), local.lock(OLDER), NEURON, {}):
         assert sharing.prune(workspace, None, 1, dry_run=False).gone == (), "a run uses it at the moment"
     done = sharing.prune(workspace, None, 1, dry_run=False)
@@ -422,7 +422,7 @@ def test_a_run_uses_what_it_reads_and_what_it_writes(tmp_path: Path) -> None:
         assert set(use.used()) == expected
 
 
-def test_two_runs_at_once_use_the_whole_folder_and_neither_cleans_under_the_other(tmp_path: Path) -> None:
+def test_of_two_runs_at_once_neither_cleans_under_the_other_nor_loses_what_it_used(tmp_path: Path) -> None:
     folder = filled(tmp_path / "cache", range(3))
     with using(folder, tmp_path / "lock", NEURON, {}) as first:
         (folder / neff(0)).read_bytes()
@@ -430,9 +430,10 @@ def test_two_runs_at_once_use_the_whole_folder_and_neither_cleans_under_the_othe
         with using(folder, tmp_path / "lock", NEURON, {}) as second:
             assert not second.alone
             assert (folder / "half.tmp").exists()
-            assert set(second.used()) == {neff(number) for number in range(3)}
+            (folder / neff(1)).read_bytes()
+            expected = {neff(0), neff(1)} if second.tells else {neff(number) for number in range(3)}
+            assert set(second.used()) == set(first.used()) == expected
         assert first.alone
-        assert neff(0) in first.used()
 
 
 def test_what_is_on_its_way_in_is_no_entry(tmp_path: Path) -> None:
@@ -476,3 +477,18 @@ def test_commands_on_an_empty_workspace_or_store_say_what_to_do(tmp_path: Path) 
             call()
         assert ": " in str(caught.value)
     assert sharing.status(Workspace(tmp_path / "w"), None) == []
+
+
+def test_manifests_of_other_models_are_not_read(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = filled(tmp_path / "a", range(2))
+    graphs.push(store, here, [manifest(here, [0]), manifest(here, [1], OTHER_PLAN, model="org/other")])
+    read = type(store).read
+    asked: list[str] = []
+
+    def counted(self: Any, names: Sequence[str]) -> dict[str, bytes]:
+        asked.extend(names)
+        return read(self, names)
+
+    monkeypatch.setattr(type(store), "read", counted)
+    assert set(graphs.shelves(store, ["org/other"])[PAIR].manifests) == {OTHER_PLAN}
+    assert asked == [manifest_name(PAIR, OTHER_PLAN)]

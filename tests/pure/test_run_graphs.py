@@ -211,7 +211,7 @@ def test_a_read_only_cache_folder_is_copied_to_a_writable_place_and_that_is_said
     assert cache.folder != original
     assert not cache.folder.exists()
     assert set(scan(original)) == {neff(1)}
-    assert f"The cache folder {original} cannot be written (Read-only file system), so a copy of its 1 files was used" in told[0]
+    assert "The cache folder cannot be written (Read-only file system), so a copy of its 1 files was used" in told[0]
 
 
 def test_poisoned_entries_are_removed_before_the_run_and_recorded(make: Callable[..., Context], told: list[str]) -> None:

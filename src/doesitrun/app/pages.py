@@ -12,8 +12,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from doesitrun import __version__
-from doesitrun.app import words
-from doesitrun.app.screens import show
+from doesitrun.app import badge, words
+from doesitrun.app.screens import FILTERS, show
 from doesitrun.catalog import Catalog, Size, Source
 from doesitrun.outcomes import Reason
 
@@ -60,6 +60,7 @@ def environment() -> Environment:
         made.filters[name] = getattr(words, name)
     made.globals |= {
         "address": words.address,
+        "badge_markdown": badge.markdown,
         "look": _look_address,
         "plural": words.plural,
         "svg": Markup,  # only ever called with what badge.svg made
@@ -73,9 +74,7 @@ def environment() -> Environment:
     return made
 
 
-NAMES = frozenset(
-    ["model", "view", "q", "task", "result", "reason", "arch", "size", "cores", "target", "compiler", "transformers", "each", "sort", "desc", "offset", "limit", "before", "after"]
-)
+NAMES = frozenset(("model", "view", *FILTERS, "sort", "desc", "offset", "limit", "before", "after"))
 """The parameters that an address may have; others, of trackers and of the Hub, are passed over."""
 LONGEST = 300
 
@@ -110,7 +109,7 @@ class Pages:
 
 
 def _drawn(data: Catalog, parameters: Mapping[str, str], base: str, *, whole: bool) -> str:
-    shown = show(data, parameters, base)
+    shown = show(data, parameters)
     values: Mapping[str, Any] = {
         "parameters": _Given(parameters),
         "screen": shown.screen,

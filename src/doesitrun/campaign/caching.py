@@ -195,7 +195,7 @@ def _writable(folder: Path, stack: ExitStack, notes: list[str]) -> tuple[Path, b
             shutil.copyfile(folder / name, copy / name)
             copied += 1
     told = f"a copy of its {copied} files was used and new graphs were not kept"
-    notes.append(f"the cache folder {folder} cannot be written ({why}), so {told}")
+    notes.append(f"the cache folder cannot be written ({why}), so {told}")
     return copy, False
 
 
@@ -223,7 +223,7 @@ def _pulled(
     found = None
     try:
         context.watch(Progress("graphs", 0.0))
-        found = graphs.shelves(store)
+        found = graphs.shelves(store, [plan.model_id])
         wanted, refused = graphs.usable(_wanted(plan, found.get(pair)), TARGETS[plan.target].GRAPHS.flags_of(os.environ))
         notes += refused[:_MOST_NAMED]
         if wanted:

@@ -70,6 +70,7 @@ def _options(ask: Ask, stack: Stack) -> PlanOptions:
         prompt=ask.prompt,
         host_memory_bytes=stack.host_memory_bytes,
         trust_remote_code=ask.trust_remote_code,
+        thorough=ask.thorough,
     )
 
 

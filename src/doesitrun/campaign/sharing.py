@@ -93,7 +93,7 @@ def pull(url: str, workspace: Workspace, pair: Pair, models: Sequence[str], watc
     Raises GraphStoreError, UsageError, WorkspaceError.
     """
     store, local, names = graphs.open_store(url), local_graphs(workspace), {model_name(model) for model in models}
-    found = graphs.shelves(store)
+    found = graphs.shelves(store, names)
     watch(Progress("pull", 0.0))
     offered = [each for each in (found[pair].manifests.values() if pair in found else ()) if not names or each.model_id in names]
     if not offered:
@@ -148,7 +148,7 @@ def prune(workspace: Workspace, url: str | None, keep_pairs: int, *, dry_run: bo
 def copy_line(url: str, model: str, pair: Pair) -> CopyCommand:
     """The command that copies a model's graphs for this pair. Raises UsageError, with the nearest pair that has them; GraphStoreError."""
     store = graphs.open_store(url)
-    found = {other: list(shelf.manifests.values()) for other, shelf in graphs.shelves(store).items()}
+    found = {other: list(shelf.manifests.values()) for other, shelf in graphs.shelves(store, [model_name(model)]).items()}
     if not found:
         message = f"The store {store.url} has no graphs yet: push some with `doesitrun graphs push {store.url}`."
         raise GraphStoreError(message)

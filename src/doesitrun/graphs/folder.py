@@ -113,7 +113,7 @@ class Use:
     """The disk notes when a file was last read, so that a run's entries can be told from those of other plans."""
 
     def used(self) -> dict[str, os.stat_result]:
-        """Entries that the run read or wrote; all of the folder where the disk does not tell."""
+        """Entries that the run, or one beside it, read or wrote; all of the folder where the disk does not tell."""
         now = entries_of(self.folder, self.files)
         if not self.tells:
             return now
@@ -135,12 +135,13 @@ def using(folder: Path, lock: Path, files: GraphFiles, vouched: Mapping[str, int
     """The folder during a run. It is cleaned first, unless another run is at work in it. Raises OSError.
 
     Which entries a run reads is told by their times of access, which are set back before it: disks that are mounted
-    `relatime`, Linux' default, then note the next read. Where that fails, all of the folder counts as used.
+    `relatime`, Linux' default, then note the next read. They are not set back under another run, so of runs that overlap
+    each one's use includes the others'. Where the disk does not tell, all of the folder counts as used.
     """
     with lock.open("ab") as held:
         alone = _locked(held.fileno(), fcntl.LOCK_EX)
         removed = clean(folder, files, vouched) if alone else ()
-        tells = alone and _set_back(folder, files)
+        tells = _tells(folder) and (not alone or _set_back(folder, files))
         fcntl.flock(held, fcntl.LOCK_SH)  # one that cleans is done in a moment; runs share
         yield Use(folder, files, alone, removed, entries_of(folder, files), tells)
 
@@ -153,22 +154,28 @@ def _locked(handle: int, kind: int) -> bool:
     return True
 
 
-def _set_back(folder: Path, files: GraphFiles) -> bool:
-    """Sets all times of access back; False where the disk, or the files' owner, does not allow to tell by them."""
+def _tells(folder: Path) -> bool:
+    """True where the disk notes the first read after a time of access was set back."""
     probe = folder / f".{secrets.token_hex(6)}.tmp"
     try:
         probe.write_bytes(b"x")
         os.utime(probe, ns=(0, probe.stat().st_mtime_ns))
         probe.read_bytes()
-        if probe.stat().st_atime_ns <= 0:
-            return False
-        for name, stat in entries_of(folder, files).items():
-            os.utime(folder / name, ns=(0, stat.st_mtime_ns))
+        return probe.stat().st_atime_ns > 0
     except OSError:
         return False
     finally:
         with suppress(OSError):
             probe.unlink()
+
+
+def _set_back(folder: Path, files: GraphFiles) -> bool:
+    """Sets all times of access back; False where somebody else owns the files."""
+    try:
+        for name, stat in entries_of(folder, files).items():
+            os.utime(folder / name, ns=(0, stat.st_mtime_ns))
+    except OSError:
+        return False
     return True
 
 

@@ -59,13 +59,17 @@ def shelf(store: Store, pair: Pair) -> Shelf:
     return arranged(store, store.files(str(pair))).get(pair) or Shelf(pair, {}, {})
 
 
-def shelves(store: Store) -> dict[Pair, Shelf]:
-    """All that the store has. Raises GraphStoreError."""
-    return arranged(store, store.files())
+def shelves(store: Store, models: Iterable[str] = ()) -> dict[Pair, Shelf]:
+    """All that the store has, with the manifests of these models alone where any are named. Raises GraphStoreError."""
+    return arranged(store, store.files(), models)
 
 
-def arranged(store: Store, listed: Mapping[str, Stored]) -> dict[Pair, Shelf]:
-    """The listed files by pair, their manifests read and checked; what is none of ours is passed over."""
+def arranged(store: Store, listed: Mapping[str, Stored], models: Iterable[str] = ()) -> dict[Pair, Shelf]:
+    """The listed files by pair, their manifests read and checked; what is none of ours is passed over.
+
+    A plan id begins with its model, so manifests of other models need not be read.
+    """
+    starts = tuple(f"{model.replace('/', '--')}@" for model in models)
     entries: dict[Pair, dict[str, Stored]] = {}
     named: dict[str, tuple[Pair, str]] = {}
     for name, stored in listed.items():
@@ -77,7 +81,8 @@ def arranged(store: Store, listed: Mapping[str, Stored]) -> dict[Pair, Shelf]:
             entries.setdefault(pair, {})[parts[4]] = stored
         elif parts[3] == "manifests" and parts[4].endswith(".json") and is_plan_id(parts[4][:-5]):
             entries.setdefault(pair, {})
-            named[name] = (pair, parts[4][:-5])
+            if not starts or parts[4].startswith(starts):
+                named[name] = (pair, parts[4][:-5])
     manifests: dict[Pair, dict[str, Manifest]] = {pair: {} for pair in entries}
     problems: dict[Pair, list[str]] = {pair: [] for pair in entries}
     for name, data in store.read(list(named)).items():
