@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from doesitrun import __version__
 from doesitrun.app import badge, words
-from doesitrun.app.screens import show
+from doesitrun.app.screens import FILTERS, show
 from doesitrun.catalog import Catalog, Size, Source
 from doesitrun.outcomes import Reason
 
@@ -74,10 +74,7 @@ def environment() -> Environment:
     return made
 
 
-NAMES = frozenset(
-    ("model", "view", "q", "task", "result", "reason", "arch", "size", "cores", "target", "compiler", "transformers")
-    + ("each", "sort", "desc", "offset", "limit", "before", "after")
-)
+NAMES = frozenset(("model", "view", *FILTERS, "sort", "desc", "offset", "limit", "before", "after"))
 """The parameters that an address may have; others, of trackers and of the Hub, are passed over."""
 LONGEST = 300
 

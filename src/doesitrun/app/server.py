@@ -150,7 +150,7 @@ def _endpoint(tool: Callable[..., dict[str, Any]], source: catalog.Source) -> Ca
     signature = inspect.signature(tool, eval_str=True)
     _, *given = signature.parameters.values()
     asking = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=gradio.Request)
-    del endpoint.__wrapped__  # type: ignore[attr-defined]
+    del endpoint.__wrapped__
     endpoint.__signature__ = signature.replace(parameters=[asking, *given])  # type: ignore[attr-defined]
     endpoint.__annotations__ = {each.name: each.annotation for each in [asking, *given]} | {"return": signature.return_annotation}
     return endpoint
