@@ -145,9 +145,9 @@ def write(folder: Path, count: int, pair_count: int = 25, seed: int = 7) -> None
         pq.write_table(table, path, compression="zstd", row_group_size=2000)
     untested = models(len(made) // 4 + 20, random.Random(seed + 1))
     untested = [Made(f"{each.model_id}-untested", each.task, each.architecture, each.billions) for each in untested]
-    _write_records(folder / "rankings" / "2026-11-30.parquet", Ranked, rankings([*made[::3], *untested], draw))
+    write_records(folder / "rankings" / "2026-11-30.parquet", Ranked, rankings([*made[::3], *untested], draw))
     for target, device in (("neuron", "trn2"), ("cuda", "h200")):
-        _write_records(folder / "plans" / "2026-11-30" / f"{target}.parquet", Forecast, forecasts([*made[::2], *untested], target, device))
+        write_records(folder / "plans" / "2026-11-30" / f"{target}.parquet", Forecast, forecasts([*made[::2], *untested], target, device))
 
 
 def rankings(made: Sequence[Made], draw: random.Random) -> list[dict[str, Any]]:
@@ -187,7 +187,8 @@ def forecasts(made: Sequence[Made], target: str, device: str) -> list[dict[str, 
     return found
 
 
-def _write_records(path: Path, record: type[Ranked | Forecast], lines: list[dict[str, Any]]) -> None:
+def write_records(path: Path, record: type[Ranked | Forecast], lines: list[dict[str, Any]]) -> None:
+    """A file of rankings or forecasts."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fields = pa.schema([(column.name, arrow_type(column.arrow)) for column in columns(record)])
     pq.write_table(pa.Table.from_pylist(lines, schema=fields), path, compression="zstd")

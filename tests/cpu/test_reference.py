@@ -5,7 +5,9 @@ The device is stood in for by plain eager decoding; `tests/cpu/test_demo.py` run
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import io
 import json
 import math
 import shutil
@@ -13,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import pytest
@@ -25,8 +28,10 @@ from doesitrun.verify import THRESHOLDS
 
 torch = pytest.importorskip("torch", reason="the stack is not installed")
 transformers = pytest.importorskip("transformers", reason="the stack is not installed")
+Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
 from doesitrun.instack import judge, reference  # noqa: E402  torch may be absent
+from tests.cpu import small_models  # noqa: E402  torch may be absent
 
 STEPS = 32
 EOS = 2
@@ -339,3 +344,24 @@ def test_a_picture_takes_part_in_the_teacher_forced_forward(vision_model: Path):
     assert answer["prompt_ids"] == prompt_ids
     assert torch.allclose(torch.tensor(answer["fp32"]), torch.tensor(result["top_logits"]), atol=1e-5)
     assert answer["fp32"] != answer["low"]
+
+
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
+def test_a_processor_without_a_chat_template_is_given_the_picture_and_the_plain_text():
+    """As base models are; run.py and the reference make the same of them."""
+    pictures = transformers.SiglipImageProcessorPil(size={"height": 56, "width": 56})
+    pictures.image_seq_length = 16
+    processor = transformers.PaliGemmaProcessor(pictures, small_models.byte_tokenizer())
+    assert processor.chat_template is None
+    task = TASKS["image-text-to-text"]
+    picture = Path(tasks.__file__).with_name(task.picture)
+    part = (Path(tasks.__file__).parent.parent / "script_parts" / "picture.py.txt").read_text()
+    names = {"io": io, "base64": base64, "torch": torch, "Image": Image, "PROMPT": task.prompt}
+    names["PICTURE"] = base64.b64encode(picture.read_bytes()).decode()
+    exec(Template(part).substitute(dtype="bfloat16", to_device=""), names)
+    given = names["encode"](processor, "cpu")
+    asked = reference.rounded(reference.encode(processor, task.prompt, str(picture)), torch.bfloat16)
+    assert set(given) == set(asked) == {"input_ids", "attention_mask", "token_type_ids", "pixel_values"}
+    assert all(torch.equal(given[name], asked[name]) for name in given)
+    image = processor.tokenizer.convert_tokens_to_ids("<image>")
+    assert given["input_ids"][0].tolist().count(image) == 16

@@ -162,16 +162,27 @@ def test_a_local_version_of_torch_names_its_index() -> None:
     assert pip_command([], "cpu") == ""
 
 
-@given(st.text(min_size=1), st.sampled_from(["hf://buckets/", "s3://"]))
-def test_commands_keep_hostile_text_in_one_word(text: str, scheme: str) -> None:
-    assert shlex.split(graphs_command(f"{scheme}{text}"))[-2:] == [f"{scheme}{text}", "./graphs"]
-    assert shlex.split(pip_command([("transformers", text)], "cpu"))[2:] == [f"transformers=={text.partition('+')[0]}"]
+@given(st.text(), st.sampled_from(["hf://buckets/", "s3://"]))
+def test_commands_keep_text_from_outside_in_one_word_or_are_not_offered(text: str, scheme: str) -> None:
+    command = graphs_command(f"{scheme}{text}", "neuron")
+    if command:
+        assert command.isascii()
+        assert command.isprintable()
+        words = shlex.split(command)
+        assert words[words.index("./graphs") - 1] == f"{scheme}{text}"
+        assert words[words.index("./graphs") + 1 :] == ["&&", "export", "TORCH_NEURONX_NEFF_CACHE_DIR=$PWD/graphs"]
+    install = pip_command([("transformers", text)], "cpu")
+    assert install == "" or shlex.split(install) == ["pip", "install", f"transformers=={text.partition('+')[0]}"]
 
 
 def test_graphs_are_copied_by_the_tool_of_their_address(tmp_path: Path) -> None:
-    uri = "hf://buckets/org/graphs/neuron/neuronx-cc-2.28.0.0"
-    assert page(catalog(tmp_path, row(graphs_uri=uri)), MODEL).graphs == f"hf buckets sync {uri} ./graphs"
-    assert graphs_command("ftp://x") == graphs_command("") == ""
+    uri = "hf://buckets/org/graphs/neuronx-cc-2.28.0.0/torch-neuronx-2.14.0/neuron-trn2/entries"
+    expected = f'hf buckets sync {uri} ./graphs && export TORCH_NEURONX_NEFF_CACHE_DIR="$PWD/graphs"'
+    assert page(catalog(tmp_path, row(graphs_uri=uri)), MODEL).graphs == expected
+    assert graphs_command("s3://b/x; rm -rf ~", "cpu").startswith(
+        "aws s3 sync 's3://b/x; rm -rf ~' ./graphs && export TORCHINDUCTOR_CACHE_DIR="
+    )
+    assert graphs_command("ftp://x", "neuron") == graphs_command("", "neuron") == graphs_command("s3://x", "") == ""
 
 
 # ---------------------------------------------------------------------------------- what to try next

@@ -19,7 +19,6 @@ from doesitrun.catalog.columns import Coded, Codes, Mask, Numbers, at, moment, o
 from doesitrun.catalog.snapshot import Catalog, Plans, Ranking
 from doesitrun.catalog.words import fault_of, nothing_found, reason_words, why_forecast, why_not
 from doesitrun.records import Forecast
-from doesitrun.tasks import TASKS
 
 SIZES = tuple(Size)
 
@@ -68,15 +67,13 @@ def plans_of(data: Catalog, query: Query) -> Plans | None:
 # ---------------------------------------------------------------------------------- which lines
 def _sorted_lines(data: Catalog, query: Query) -> Lines:
     chosen = (query.view, query.target, query.compiler_version, query.library_version, query.cores, query.task, query.each)
-    unsorted = data.memory.get(chosen, lambda: _unsorted(data, query))
-    return data.memory.get((chosen, query.sort, query.descending), lambda: _in_order(data, query, unsorted))
+    unsorted = data.lines.get(chosen, lambda: _unsorted(data, query))
+    return data.lines.get((chosen, query.sort, query.descending), lambda: _in_order(data, query, unsorted))
 
 
 def _unsorted(data: Catalog, query: Query) -> Lines:
     if query.view is View.SELECTED:
-        rows = _chosen_rows(data, query, query.target, query.task)
-        age = np.nan_to_num(-data.columns.tested_at[rows], nan=np.inf)
-        rows = rows[np.argsort(age, kind="stable")]
+        rows = data.newest_first(_chosen_rows(data, query, query.target, query.task))
         nothing = np.full(len(rows), -1, np.int32)
         return Lines(rows, data.columns.model[rows], nothing, nothing, data.columns.result.codes[rows])
     return _ranked(data, query)
@@ -111,9 +108,6 @@ def _ranked(data: Catalog, query: Query) -> Lines:
     if query.task is not None:
         mask = _and(mask, ranking.task.codes == ranking.task.code(query.task))
     place = np.flatnonzero(mask).astype(np.int32)
-    known = list(TASKS)
-    task_order = np.array([known.index(task) if task in known else len(known) for task in ranking.task.values])
-    place = place[np.lexsort((ranking.rank[place], ranking.task.codes[place], task_order[ranking.task.codes[place]]))]
     row = _rows_for(data, query, ranking, place)
     model = ranking.model[place]
     plans = plans_of(data, query)
@@ -163,7 +157,7 @@ def _models(data: Catalog, query: Query) -> Mask | None:
     """Which models the text, the architecture and the size let through; None for all."""
     mask: Mask | None = None
     if query.text:
-        mask = data.memory.get(("text", query.text), lambda: data.names.matching(query.text))
+        mask = data.texts.get(("text", query.text), lambda: data.names.matching(query.text))
     if query.architecture is not None:
         mask = _and(mask, data.architecture.codes == data.architecture.code(query.architecture))
     if query.size is not None:
@@ -343,7 +337,7 @@ def _real(number: float) -> float | None:
 # ---------------------------------------------------------------------------------- choices
 def choices(data: Catalog, target: str | None = None) -> Choices:
     """What the filters can be set to; of rows only those of one target, if it is given."""
-    return data.memory.get(("choices", target), lambda: _choices(data, target))
+    return data.texts.get(("choices", target), lambda: _choices(data, target))
 
 
 def _choices(data: Catalog, target: str | None) -> Choices:

@@ -17,6 +17,7 @@ from doesitrun.catalog.reading import LIGHT, DataFile
 from doesitrun.catalog.snapshot import GB, RESULTS, Catalog, Columns, Plans, Ranking
 from doesitrun.outcomes import Fault, Reason, Result
 from doesitrun.store.table import arrow_type
+from doesitrun.tasks import TASKS
 
 BYTES_PER_PARAMETER = 2
 """As loaded in bfloat16: where only the Hub's count of parameters is known."""
@@ -178,14 +179,19 @@ def _of_models(known: Sequence[tuple[Codes, pa.ChunkedArray, Numbers]], count: i
 
 
 def _ranking(day: str, lines: pa.Table, model: Codes) -> Ranking:
+    """The lines task by task, those that we know first, and within a task in the Hub's order."""
+    task, rank, known = coded(lines["task"]), numbers(lines["rank"]), list(TASKS)
+    task_order = np.array([known.index(name) if name in known else len(known) for name in task.values])
+    order = np.lexsort((rank, task.codes, task_order[task.codes])).astype(np.int32)
+    by = coded(lines["by"])
     return Ranking(
         day=day,
-        model=model,
-        task=coded(lines["task"]),
-        by=coded(lines["by"]),
-        rank=numbers(lines["rank"]),
-        downloads=numbers(lines["downloads"]),
-        likes=numbers(lines["likes"]),
+        model=model[order],
+        task=Coded(task.values, task.codes[order]),
+        by=Coded(by.values, by.codes[order]),
+        rank=rank[order],
+        downloads=numbers(lines["downloads"])[order],
+        likes=numbers(lines["likes"])[order],
     )
 
 

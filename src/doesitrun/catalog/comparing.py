@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -30,8 +31,10 @@ from doesitrun.outcomes import Result
 
 SLOWER = 1.2
 """A warm pass that takes this many times as long is slower."""
+LEAST_S = 0.001
+"""What is shorter is no time that a pass takes."""
 _SHOWN_PAIRS = 8
-_ORDER = tuple(ChangeKind)
+_ORDER = (ChangeKind.BROKEN, *(kind for kind in ChangeKind if kind is not ChangeKind.BROKEN))
 
 
 def pair_named(data: Catalog, text: str) -> Pair:
@@ -57,11 +60,13 @@ def compare(data: Catalog, before: Pair, after: Pair, slower: float = SLOWER) ->
     changes = []
     for subject in dict.fromkeys([*old, *new]):
         left, right = old.get(subject), new.get(subject)
-        ratio = _ratio(data, left, right)
         first, last = (None if row is None else rows[row] for row in (left, right))
         line = last or first
         assert line is not None
-        changes.append(Change(_kind(first, last, ratio, slower), line.model_id, line.task, line.cores, first, last, ratio))
+        both_pass = first and last and first.result == last.result == Result.PASS
+        seconds = _seconds(data, left, right) if both_pass else None
+        ratio = seconds[1] / seconds[0] if seconds else None
+        changes.append(Change(_kind(first, last, seconds, slower), line.model_id, line.task, line.cores, first, last, ratio))
     counted = Counter(change.kind for change in changes)
     shown = [change for change in changes if change.kind is not ChangeKind.SAME]
     shown.sort(key=lambda change: (_ORDER.index(change.kind), -(change.ratio or 0), change.model_id.lower()))
@@ -79,20 +84,21 @@ def _by_subject(data: Catalog, pair: Pair) -> dict[tuple[int, int], int]:
     )
 
 
-def _ratio(data: Catalog, before: int | None, after: int | None) -> float | None:
-    """Seconds of the warm pass after : before, on equally many cores; the whole run's where no warm pass is known."""
+def _seconds(data: Catalog, before: int | None, after: int | None) -> tuple[float, float] | None:
+    """Seconds of the warm pass before and after, on equally many cores; the whole run's where no warm pass is known."""
     if before is None or after is None:
         return None
     columns = data.columns
     if columns.cores[before] != columns.cores[after]:
         return None
     for seconds in (columns.warm_run_s, columns.wall_s):
-        if seconds[before] > 0 and seconds[after] > 0:
-            return float(seconds[after] / seconds[before])
+        both = float(seconds[before]), float(seconds[after])
+        if all(math.isfinite(each) and each >= LEAST_S for each in both):
+            return both
     return None
 
 
-def _kind(before: Line | None, after: Line | None, ratio: float | None, slower: float) -> ChangeKind:
+def _kind(before: Line | None, after: Line | None, seconds: tuple[float, float] | None, slower: float) -> ChangeKind:
     if before is None:
         return ChangeKind.NEW
     if after is None:
@@ -102,10 +108,10 @@ def _kind(before: Line | None, after: Line | None, ratio: float | None, slower: 
         if not told:
             return ChangeKind.UNCLEAR
         return ChangeKind.FIXED if after.result == Result.PASS else ChangeKind.BROKEN
-    if before.result == Result.PASS and ratio is not None:
-        if ratio >= slower:
+    if seconds is not None:
+        if seconds[1] >= slower * seconds[0]:
             return ChangeKind.SLOWER
-        if ratio <= 1 / slower:
+        if seconds[0] >= slower * seconds[1]:
             return ChangeKind.FASTER
     return ChangeKind.SAME
 
@@ -148,7 +154,7 @@ def _tally(data: Catalog, name: str, results: Iterable[int]) -> Tally:
 
 
 def _distribution(values: Any) -> tuple[float, ...]:
-    return tuple(np.sort(values[~np.isnan(values)]).tolist())
+    return tuple(np.sort(values[np.isfinite(values)]).tolist())
 
 
 # ---------------------------------------------------------------------------------- changes over time

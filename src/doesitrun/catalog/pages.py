@@ -13,7 +13,6 @@ from doesitrun.catalog.asking import forecasts_at, rows_drawn
 from doesitrun.catalog.columns import Codes, at
 from doesitrun.catalog.snapshot import GB, Catalog
 from doesitrun.catalog.words import (
-    RUNGS,
     forecast_words,
     graphs_command,
     packages,
@@ -26,6 +25,7 @@ from doesitrun.catalog.words import (
 from doesitrun.errors import ModelNotFoundError, WorkspaceError
 from doesitrun.outcomes import Result
 from doesitrun.records import Forecast
+from doesitrun.verify.rungs import RUNGS
 
 _NEAR_NAMES = 3
 _ALIKE = 3
@@ -57,7 +57,7 @@ def page(data: Catalog, model_id: str, wanted: Query | None = None) -> Page:
         failure=_failure(line, values),
         stack=software(values, line.target),
         install=pip_command(packages(values, line.target), line.target),
-        graphs=graphs_command(str(values.get("graphs_uri") or "")),
+        graphs=graphs_command(str(values.get("graphs_uri") or ""), line.target),
         run_py=values.get("run_py") or "",
         suggestions=_suggestions(data, line, tuple(lines.values()), forecasts),
         forecasts=forecasts,

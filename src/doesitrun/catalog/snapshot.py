@@ -30,14 +30,15 @@ T = TypeVar("T")
 GB = 1e9
 RESULTS = (*(result.value for result in Result), "", UNTESTED)
 """The order of results in sorted lines."""
-_REMEMBERED = 24
+_LINES, _TEXTS = 24, 128
+"""Answers that are remembered: of a million rows, lines take some 20 MB each, a search for a text less than one."""
 _EDGES_GB = (2.0, 8.0, 20.0, 80.0)
 
 
 class Memory:
     """The last answers by question: a small cache that threads may share."""
 
-    def __init__(self, size: int = _REMEMBERED) -> None:
+    def __init__(self, size: int) -> None:
         self._size = size
         self._kept: OrderedDict[Any, Any] = OrderedDict()
         self._lock = threading.Lock()
@@ -146,7 +147,8 @@ class Catalog:
     """Of each model; "" where it is not known."""
     model_gb: Numbers
     """Of each model its weights as loaded, as far as known."""
-    memory: Memory = field(default_factory=Memory, repr=False, compare=False)
+    lines: Memory = field(default_factory=lambda: Memory(_LINES), repr=False, compare=False)
+    texts: Memory = field(default_factory=lambda: Memory(_TEXTS), repr=False, compare=False)
 
     @property
     def row_count(self) -> int:
@@ -173,6 +175,17 @@ class Catalog:
     @cached_property
     def _subject_and_pair(self) -> npt.NDArray[np.int64]:
         return self.columns.group(len(self.pairs))
+
+    @cached_property
+    def _newest_first(self) -> Codes:
+        age = np.nan_to_num(-self.columns.tested_at, nan=np.inf)
+        return np.argsort(age, kind="stable").astype(np.int32)
+
+    def newest_first(self, rows: Codes) -> Codes:
+        """The same rows, those that were tested last before the others."""
+        wanted = np.zeros(self.row_count, np.bool_)
+        wanted[rows] = True
+        return self._newest_first[wanted[self._newest_first]]
 
     def speaking(self, rows: Codes, each: Each) -> Codes:
         """Of some rows, in order, those that speak for their model: one per model, task and target, or one per pair of these."""

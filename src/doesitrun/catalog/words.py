@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -21,13 +22,9 @@ FAULTS = {
     Fault.HARNESS: "nothing is known of the model",
 }
 """What a fault says of the model."""
-RUNGS = {
-    "reference": "the checkpoint is whole and speaks English on the CPU",
-    "executed": "compiled graphs ran on the device as planned",
-    "numbers": "the logits are as close to float32 as rounding allows",
-    "fluent": "a judge model finds the text fluent",
-}
-"""What each rung of a verdict means."""
+
+_VERSION = re.compile(r"[0-9][0-9A-Za-z.!_-]*(\+[0-9A-Za-z._-]+)?")
+_TOOLS = {"hf://buckets/": "hf buckets sync", "s3://": "aws s3 sync"}
 
 
 @cache
@@ -121,27 +118,31 @@ def software(values: Mapping[str, Any], target: str) -> tuple[tuple[str, str], .
 
 
 def pip_command(found: Sequence[tuple[str, str]], target: str) -> str:
-    """One command that installs these packages; "" for none.
+    """One command that installs these packages; "" for none. What is no version is left out: people paste this into a shell.
 
     A local version (2.13.0+cpu) is not on PyPI: its label names the index of PyTorch that has it.
     """
-    if not found:
+    versions = {name: version for name, version in found if _VERSION.fullmatch(version)}
+    if not versions:
         return ""
-    labels = {version.partition("+")[2] for name, version in found if name == "torch" and "+" in version}
-    indexes = [f"https://download.pytorch.org/whl/{label}" for label in sorted(labels) if label.isalnum()]
+    label = versions.get("torch", "").partition("+")[2]
+    indexes = [f"https://download.pytorch.org/whl/{label}"] if label.isalnum() else []
     indexes += [index for index in (TARGETS[target].PIP_INDEXES if target in TARGETS else ()) if index not in indexes]
-    pins = [shlex.quote(f"{name}=={version.partition('+')[0] if name != 'torch' else version}") for name, version in found]
+    pins = [f"{name}=={version if name == 'torch' else version.partition('+')[0]}" for name, version in versions.items()]
     return " ".join(["pip install", *pins, *(f"--extra-index-url {index}" for index in indexes)])
 
 
-def graphs_command(uri: str) -> str:
-    """One command that copies compiled graphs to ./neff_cache; "" for an address that no known tool can copy."""
-    quoted = shlex.quote(uri)
-    if uri.startswith("hf://buckets/"):
-        return f"hf buckets sync {quoted} ./graphs"
-    if uri.startswith("s3://"):
-        return f"aws s3 sync {quoted} ./graphs"
-    return ""
+def graphs_command(uri: str, target: str) -> str:
+    """One line that copies compiled graphs to ./graphs and sets the variables by which run.py finds them there.
+
+    "" for an address that no common tool can copy, or that is not plain enough to be pasted into a shell.
+    """
+    tool = next((tool for scheme, tool in _TOOLS.items() if uri.startswith(scheme)), "")
+    if not tool or target not in TARGETS or not (uri.isascii() and uri.isprintable()):
+        return ""
+    place = "$PWD/graphs"
+    variables = {name: value for name, value in TARGETS[target].environment(place).items() if value.startswith(place)}
+    return " && ".join([f"{tool} {shlex.quote(uri)} ./graphs", *(f'export {name}="{value}"' for name, value in variables.items())])
 
 
 def pair_words(pair: Pair) -> str:

@@ -144,13 +144,16 @@ def loading(info: dict[str, Any]) -> dict[str, list[str]]:
 
 # ---------------------------------------------------------------------------------- inputs
 def encode(processor: Any, prompt: str, picture: str | None) -> dict[str, Any]:
-    """The prompt as a batch of one, as run.py makes it; one with a picture goes through the chat template."""
+    """The prompt as a batch of one, as run.py makes it; one with a picture goes through the chat template, if there is one."""
     if picture is None:
         batch = processor(prompt, return_tensors="pt")
         return {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
     from PIL import Image
 
     image = Image.open(picture).convert("RGB")
+    if not processor.chat_template:
+        batch = processor(images=image, text=prompt, return_tensors="pt")
+        return {name: tensor for name, tensor in batch.items() if name != "labels"}  # which training needs
     content = [{"type": "image", "image": image}, {"type": "text", "text": prompt}]
     chat = [{"role": "user", "content": content}]
     return dict(processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"))

@@ -15,13 +15,7 @@ from doesitrun.outcomes import Outcome, Reason, Result
 from doesitrun.records import Row, dumps
 from doesitrun.screen.terminal import COLOURS, console, fact_table, plain, program, short
 from doesitrun.store.workspace import Workspace
-
-RUNGS = {
-    "reference": "the checkpoint is whole and speaks English on the CPU",
-    "executed": "compiled graphs ran on the device as planned",
-    "numbers": "the logits are as close to float32 as rounding allows",
-    "fluent": "a judge model finds the text fluent",
-}
+from doesitrun.verify.rungs import RUNGS
 
 
 def show_row(row: Row, workspace: Workspace) -> None:

@@ -41,11 +41,20 @@ $counts
 import pandas as pd
 
 rows = pd.read_parquet("$path")  # one file
+rows[rows.model_id == "Qwen/Qwen3-0.6B"][["result", "cores", "wall_s", "rungs", "reason"]]
 ```
 
 ```sql
 -- DuckDB: all files, also those of older versions
-SELECT model_id, result, reason FROM read_parquet('data/*/*/*.parquet', union_by_name = true) WHERE result = 'FAIL';
+SELECT result, cores, wall_s, rungs, reason, compiler_version, transformers
+FROM read_parquet('data/*/*/*.parquet', union_by_name = true) WHERE model_id = 'Qwen/Qwen3-0.6B';
+```
+
+```python
+import doesitrun
+
+rows = doesitrun.load(".")  # every row and column, in one frame; also "hf://datasets/ORG/NAME"
+doesitrun.lookup("qwen3", data=".")  # one line per model
 ```
 
 ```python

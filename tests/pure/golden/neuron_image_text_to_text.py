@@ -87,9 +87,12 @@ def weights_bytes(model: torch.nn.Module) -> int:
 
 def encode(processor, device) -> dict:
     picture = Image.open(io.BytesIO(base64.b64decode(PICTURE))).convert("RGB")
-    content = [{"type": "image", "image": picture}, {"type": "text", "text": PROMPT}]
-    messages = [{"role": "user", "content": content}]
-    inputs = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt")
+    if processor.chat_template:
+        messages = [{"role": "user", "content": [{"type": "image", "image": picture}, {"type": "text", "text": PROMPT}]}]
+        inputs = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt")
+    else:  # a base model is given the picture and the plain text
+        inputs = processor(images=picture, text=PROMPT, return_tensors="pt")
+        inputs.pop("labels", None)  # some processors add what training needs
     # Token ids stay where they are; what the vision tower reads goes to the device now, pixels in the dtype of the weights.
     for name, value in inputs.items():
         if name not in ("input_ids", "attention_mask"):
