@@ -34,14 +34,16 @@ LINE = Line(
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "–"), (4.25, "4.2 s"), (59, "59 s"), (60, "1 min 00 s"), (3599.6, "1 h 00 min"), (7260, "2 h 01 min")]
+    ("value", "text"),
+    [(None, words.NOTHING), (4.25, "4.2 s"), (59, "59 s"), (60, "1 min 00 s"), (3599.6, "1 h 00 min"), (7260, "2 h 01 min")],
 )
 def test_seconds_are_shown_with_units(value: float | None, text: str) -> None:
     assert words.seconds(value) == text
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "–"), (999, "999"), (1200, "1.2k"), (2_000_000, "2M"), (150_000_000, "150M"), (3_100_000_000, "3.1B")]
+    ("value", "text"),
+    [(None, words.NOTHING), (999, "999"), (1200, "1.2k"), (2_000_000, "2M"), (150_000_000, "150M"), (3_100_000_000, "3.1B")],
 )
 def test_large_numbers_are_shown_in_three_digits(value: int | None, text: str) -> None:
     assert words.compact(value) == text
