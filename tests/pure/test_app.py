@@ -6,8 +6,9 @@ import dataclasses
 import re
 import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
+from functools import partial
 from html.parser import HTMLParser
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs
 
 import pytest
@@ -135,6 +136,7 @@ def _drawn(line: Line, text: str) -> _Tags:
         "data": _Data,
         "base": "http://x",
         "wrapper": "document.html",
+        "row": partial(pages.Pages(cast("Any", None))._row, {}, False, True),
     }
     parser = _Tags()
     parser.feed(pages.environment().get_template("list.html").render(values))
