@@ -54,6 +54,7 @@ def serve(place: str, host: str | None, port: int | None, announce: Callable[[st
     logging.getLogger("httpx").setLevel(logging.WARNING)
     source = catalog.open_data(place)
     server = build(source)
+    pages.Pages(source).draw({}, "", whole=True)  # templates are compiled before the first visitor comes
     with contextlib.redirect_stdout(io.StringIO()):  # Gradio announces MCP even when it is asked to be quiet
         app, address, _ = server.launch(
             server_name=host,
