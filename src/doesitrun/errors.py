@@ -18,6 +18,8 @@ from __future__ import annotations
 from doesitrun.outcomes import Result
 
 EXIT_INTERRUPTED = 130
+EXIT_DISAGREES = 13
+"""Of `doesitrun verify`: a row says another thing than its evidence."""
 EXIT_CODES = {Result.PASS: 0, Result.FAIL: 10, Result.EXCLUDED: 11, Result.INCONCLUSIVE: 12}
 
 

@@ -70,6 +70,11 @@ class Reason(StrEnum):
     def result(self) -> Result:
         return self.fault.result
 
+    @property
+    def looks_intermittent(self) -> bool:
+        """True when one such failure proves little: compilers and runtimes also fail now and then."""
+        return self.value in _INTERMITTENT
+
     # choices
     NOT_PRIORITIZED = "not_prioritized", Fault.CHOICE, "Nobody has queued it.", "Run `doesitrun test` on it yourself."
     TASK = "task", Fault.CHOICE, "Its task is not tested yet.", "Pass --task if the model can do one that is."
@@ -120,12 +125,6 @@ class Reason(StrEnum):
         Fault.INCOMPATIBLE,
         "Its weights are only there as pickles, which can run code and are never opened.",
         "Convert them to safetensors in an environment that you trust.",
-    )
-    NOT_FOUND = (
-        "not_found",
-        Fault.INCOMPATIBLE,
-        "There is no such model, or it is private.",
-        "Check the name, or set HF_TOKEN to a token that may read it.",
     )
     # upstream
     INVALID_CONFIG = "invalid_config", Fault.UPSTREAM, "Its config cannot be read.", "Repair config.json."
@@ -260,6 +259,9 @@ class Reason(StrEnum):
         "Set judge.model in doesitrun.toml to one that loads.",
     )
     HARNESS_ERROR = "harness_error", Fault.HARNESS, "doesitrun itself failed.", "Report it with --debug."
+
+
+_INTERMITTENT = frozenset({Reason.COMPILER_BUG, Reason.EXECUTION_ERROR, Reason.CRASH, Reason.RANK_LOST, Reason.GROUP_START})
 
 
 @dataclass(frozen=True)

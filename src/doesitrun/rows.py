@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from doesitrun.outcomes import Outcome, Result, Stage
-from doesitrun.records import SCHEMA_VERSION, VERDICT_VERSION, Dtype, Plan, PlanId, Refusal, Row, Stack
+from doesitrun.records import SCHEMA_VERSION, VERDICT_VERSION, Blame, Dtype, Plan, PlanId, Refusal, Row, Stack
 from doesitrun.targets import DEVICES, TARGETS
 from doesitrun.verify import Verdict
 
@@ -34,13 +34,16 @@ def refused_row(refusal: Refusal, stack: Stack, at: datetime) -> Row:
         reason=refusal.reason,
         exclusion=refusal.detail or refusal.reason.meaning,
         weights_bytes=refusal.weights_bytes or None,
+        architecture=refusal.architecture or None,
+        model_type=refusal.model_type or None,
         tested_at=at,
     )
 
 
-def pending_row(plan: Plan, stack: Stack, run_py: str, at: datetime) -> Row:
-    """The row of a plan whose attempt begins; it has no result yet."""
+def pending_row(plan: Plan, stack: Stack, run_py: str, at: datetime, *, retry_of: Row | None = None) -> Row:
+    """The row of a plan whose attempt begins; it has no result yet. `retry_of` is the attempt that it repeats."""
     device = DEVICES.get(plan.device)
+    notes = [*plan.notes, *([f"tried again after {retry_of.reason} in attempt {retry_of.attempt}"] if retry_of else [])]
     return dataclasses.replace(
         _stack_row(stack),
         model_id=plan.model_id,
@@ -48,7 +51,7 @@ def pending_row(plan: Plan, stack: Stack, run_py: str, at: datetime) -> Row:
         ep=plan.ep,
         cores=plan.cores,
         runner=f"torch.compile({TARGETS[plan.target].fragments(plan).backend})",
-        notes="; ".join(plan.notes) or None,
+        notes="; ".join(notes) or None,
         hbm_capacity_gb=device.core_bytes / GB if device and device.core_bytes else None,
         tested_at=at,
         run_py=run_py,
@@ -57,7 +60,10 @@ def pending_row(plan: Plan, stack: Stack, run_py: str, at: datetime) -> Row:
         task=plan.task,
         device=plan.device,
         weights_bytes=plan.weights_bytes,
+        architecture=plan.architecture or None,
+        model_type=plan.model_type or None,
         prompt=plan.prompt,
+        retry_of=retry_of.run_id if retry_of else None,
     )
 
 
@@ -116,9 +122,17 @@ def judged_row(row: Row, verdict: Verdict) -> Row:
         english=verdict.english,
         logit_ratio=verdict.logit_ratio,
         logit_ratio_median=verdict.logit_ratio_median,
+        expert_ratio=verdict.expert_ratio,
         passage_loss=verdict.passage_loss,
         fluency_nll=verdict.fluency_nll,
+        probes="; ".join(verdict.probes) or None,
     )
+
+
+def blamed_row(row: Row, outcome: Outcome, blame: tuple[Blame | None, str], at: datetime) -> Row:
+    """The row of wrong numbers, with who is at fault and the sentence that says why."""
+    ended = ended_row(row, outcome, at)
+    return dataclasses.replace(ended, blame=blame[0], error=f"{ended.error} {blame[1]}")
 
 
 def _stack_row(stack: Stack) -> Row:

@@ -43,7 +43,9 @@ def test_a_gradio_client_looks_models_up(client: Any) -> None:
     found = client.predict(text="qwen3-1", result="PASS", api_name="/lookup")
     assert {line["model_id"] for line in found["lines"]} <= {"Qwen/Qwen3-1.7B", "Qwen/Qwen3-14B"}
     assert {line["result"] for line in found["lines"]} == {"PASS"}
-    assert client.predict("Qwen/Qwen3-4B", api_name="/model")["run_py"] == next(r.run_py for r in published.rows(2) if r.model_id == "Qwen/Qwen3-4B")
+    assert client.predict("Qwen/Qwen3-4B", api_name="/model")["run_py"] == next(
+        r.run_py for r in published.rows(2) if r.model_id == "Qwen/Qwen3-4B"
+    )
     compared = client.predict(*PAIR_TEXTS[1:], api_name="/compare")
     assert sum(compared["counts"].values()) >= len(published.rows(1))
     forecast = client.predict("newcomer/Model-9B", "neuron", api_name="/forecast")
@@ -66,10 +68,13 @@ def test_the_endpoints_are_documented(client: Any, server: str) -> None:
 def test_an_mcp_client_finds_and_calls_the_tools(server: str) -> None:
     pytest.importorskip("mcp", reason="SKIPPED: mcp is not installed")
     from mcp import ClientSession
-    from mcp.client.streamable_http import streamablehttp_client
+    from mcp.client.streamable_http import streamable_http_client
 
     async def talk() -> tuple[dict[str, Any], dict[str, Any]]:
-        async with streamablehttp_client(f"{server}/gradio_api/mcp/") as (incoming, outgoing, _), ClientSession(incoming, outgoing) as session:
+        async with (
+            streamable_http_client(f"{server}/gradio_api/mcp/") as (incoming, outgoing, _),
+            ClientSession(incoming, outgoing) as session,
+        ):
             await session.initialize()
             tools = {tool.name: tool for tool in (await session.list_tools()).tools}
             called = await session.call_tool("lookup", {"text": "qwen3-4b"})
@@ -115,7 +120,17 @@ def test_what_is_not_there_is_404(server: str, address: str) -> None:
     assert raised.value.code == 404
 
 
-@pytest.mark.parametrize("query", ["?sort=nonsense&offset=-3&limit=x&view=y&desc=maybe", "?offset=2147483647", "?cores=99999999999999", "?q=%00%ff%ed%a0%80", "?view=compare&before=x&after=y", "?model=%00&cores=-1"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?sort=nonsense&offset=-3&limit=x&view=y&desc=maybe",
+        "?offset=2147483647",
+        "?cores=99999999999999",
+        "?q=%00%ff%ed%a0%80",
+        "?view=compare&before=x&after=y",
+        "?model=%00&cores=-1",
+    ],
+)
 def test_no_address_breaks_the_page(server: str, query: str) -> None:
     assert "<html" in read(f"{server}/{query}")
 
@@ -153,7 +168,9 @@ def test_new_data_show_up_and_a_broken_file_leaves_the_old_up(server: str, data:
 def test_an_exported_space_runs_by_itself(data: Path, tmp_path: Path) -> None:
     pytest.importorskip("gradio")
     folder = tmp_path / "space"
-    subprocess.run([sys.executable, "-m", "doesitrun", "serve", "--data", str(data), "--export-space", str(folder)], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "doesitrun", "serve", "--data", str(data), "--export-space", str(folder)], check=True, capture_output=True
+    )
     readme = (folder / "README.md").read_text()
     assert readme.startswith("---\n")
     assert "sdk: gradio\n" in readme
@@ -161,7 +178,8 @@ def test_an_exported_space_runs_by_itself(data: Path, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere"
     shutil.move(folder, moved)
     port = free_port()
-    process = started([sys.executable, "-P", "app.py"] if False else [sys.executable, "app.py"], moved, PYTHONPATH="", GRADIO_SERVER_PORT=str(port), GRADIO_SERVER_NAME="127.0.0.1")
+    own = {"PYTHONPATH": "", "GRADIO_SERVER_PORT": str(port), "GRADIO_SERVER_NAME": "127.0.0.1"}
+    process = started([sys.executable, "app.py"], moved, **own)
     try:
         wait_for(f"http://127.0.0.1:{port}", process)
         assert "Qwen3-4B" in read(f"http://127.0.0.1:{port}/?q=qwen3")

@@ -26,7 +26,7 @@ def names(page: Any) -> list[str]:
 
 
 def settled(page: Any) -> None:
-    page.wait_for_function("!document.getElementById('page').hasAttribute('aria-busy')")
+    page.locator("main[aria-busy]").wait_for(state="detached")
 
 
 def test_it_opens_on_selected_with_one_line_per_model(page: Any) -> None:
@@ -45,7 +45,7 @@ def test_typing_filters_by_any_part_of_the_name(page: Any) -> None:
     settled(page)
     assert sorted(names(page)) == ["Qwen/Qwen3-1.7B", "Qwen/Qwen3-14B"]
     page.locator("#search").press("Escape")
-    page.wait_for_function("!location.search.includes('q=')")
+    page.wait_for_url(lambda address: "q=" not in address)
     settled(page)
     assert len(names(page)) > 30
 
@@ -94,7 +94,7 @@ def test_versions_filters_and_sorting_stand_in_the_address_and_a_reload_shows_th
     assert names(page) == shown
     assert page.get_by_label("Compiler").input_value() == compiler
     page.go_back()
-    page.wait_for_function("!location.search.includes('sort=')")
+    page.wait_for_url(lambda address: "sort=" not in address)
     page.goto(address)
     assert names(page) == shown
 
@@ -115,7 +115,8 @@ def test_a_models_page_gives_run_py_to_copy_and_to_download(page: Any) -> None:
     for part in ("What to try next", "Evidence", "History over versions", "Seconds per phase", "Packages", "Software stack", "Badge"):
         assert part in text or part == "What to try next", part
     page.get_by_role("link", name="All models").click()
-    page.wait_for_function("!location.search.includes('model=')")
+    page.wait_for_url(lambda address: "model=" not in address)
+    assert "q=Qwen3-4B" in page.url
 
 
 def test_a_failure_comes_with_its_class_and_advice(page: Any) -> None:
@@ -123,7 +124,9 @@ def test_a_failure_comes_with_its_class_and_advice(page: Any) -> None:
     assert failed.reason is not None
     page.goto(f"/?model={failed.model_id}")
     card = page.locator(".failure")
-    assert [part in card.inner_text() for part in (failed.reason.meaning, failed.reason.advice, failed.reason.value, failed.error or "")] == [True] * 4
+    assert [
+        part in card.inner_text() for part in (failed.reason.meaning, failed.reason.advice, failed.reason.value, failed.error or "")
+    ] == [True] * 4
 
 
 def test_comparing_two_pairs_counts_and_lists(page: Any) -> None:

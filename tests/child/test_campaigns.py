@@ -99,7 +99,7 @@ def test_a_second_campaign_on_the_workspace_is_refused_with_who_holds_it(tmp_pat
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_campaign_leaves_rows_and_no_process_and_goes_on_where_it_was(tmp_path: Path, stop: int) -> None:
-    toys = [*(Toy(f"short{n}", 1, 0.2) for n in range(8)), *(Toy(f"long{n}", 2, 3.0) for n in range(2))]
+    toys = [*(Toy(f"short{n}", 1, 0.2) for n in range(8)), *(Toy(f"long{n}", 2, 2.0) for n in range(2))]
     campaign = Campaign(tmp_path, toys)
     with campaign.start() as process:
         while sum(row.result is Result.PASS for row in campaign.rows()) < 1 and process.poll() is None:
@@ -125,6 +125,7 @@ def test_an_empty_list_and_a_foreign_pool_are_refused_in_a_sentence(tmp_path: Pa
         ([], "Say which models"),
         (["--selected", "3"], "There is no selection"),
         (["--models", "absent.txt"], "cannot be read"),
+        (["--models", "models.txt", "--pool", "slurm"], "There is no pool 'slurm'"),
     ):
         argv = [sys.executable, "-m", "doesitrun", "campaign", *arguments, "-w", "results"]
         done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -77,9 +78,12 @@ def test_text_from_outside_is_printed_and_never_obeyed(data: Path) -> None:
 
 
 def test_show_tells_the_page_and_the_script(data: Path) -> None:
-    text = doesitrun("show", "Qwen/Qwen3-0.6B", data=data)
+    text = doesitrun("show", "Qwen/Qwen3-0.6B", data=data, COLUMNS="60")
     for part in ("PASS", "It runs since neuronx-cc 2.28.0.0", "pip install", "--run-py > run.py", "61 s"):
         assert part in text
+    (command,) = [line.strip() for line in text.splitlines() if "--run-py" in line]  # in one line, however narrow the terminal
+    words = shlex.split(command.partition(" show ")[2].partition(" > ")[0])
+    assert doesitrun("show", *words, data="elsewhere") == "print('it ran')\n"
     assert doesitrun("show", "Qwen/Qwen3-0.6B", "--run-py", data=data) == "print('it ran')\n"
     assert "FAIL" in doesitrun("show", "Qwen/Qwen3-0.6B", "--compiler", OLD[0], data=data)
     assert "Forecast" in doesitrun("show", "meta/planned", data=data)

@@ -159,6 +159,29 @@ def test_a_broken_file_leaves_the_old_data_up_and_says_so(tmp_path: Path, damage
     assert results(source)["m/a"] == "FAIL"
 
 
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
+    path = publish(tmp_path_factory.mktemp("d"), [row(f"m/{n}", run_py="print()\n", error="e" * 20) for n in range(20)]) / FILE
+    return path, path.read_bytes()
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=4), st.booleans())
+def test_no_flipped_byte_stops_the_server(served: tuple[Path, bytes], flips: list[tuple[int, int]], near_the_end: bool) -> None:
+    """Either the file is read, or there is a notice; the footer, where most goes wrong, is hit half of the time."""
+    path, whole = served
+    path.write_bytes(whole)
+    source = open_data(path)
+    damaged = bytearray(whole)
+    for place, value in flips:
+        damaged[-1 - place % 6000 if near_the_end else place % len(whole)] = value
+    path.unlink()
+    path.write_bytes(damaged)
+    data = source.refresh()
+    assert data.notices or data.row_count <= 20
+    for line in find(data, Query()).lines[:2]:
+        page(data, line.model_id)
+
+
 def test_a_file_that_was_never_whole_hides_no_other(tmp_path: Path) -> None:
     publish(tmp_path, [row("m/a"), row("m/b", versions=OLD)])
     (tmp_path / FILE).write_bytes(b"PAR1")

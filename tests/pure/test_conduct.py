@@ -110,6 +110,14 @@ def test_every_model_has_a_row_and_the_counts_add_up(campaign: Campaign, runs: R
     assert list(tmp_path.glob("data/cpu/*/*.parquet"))
 
 
+def test_a_fault_of_ours_in_one_model_is_its_row_and_stops_no_other(campaign: Campaign, runs: Runs, tmp_path: Path) -> None:
+    """H5: a crash used to lose the others' results."""
+    summary, _ = campaign(["passes1", "unknown", "passes2"], choice=Choice(retries=0, fetches=False))  # ENDS has no such end
+    assert str(next(iter(summary.counts.values()))) == "3 planned = 2 PASS + 0 FAIL + 0 EXCLUDED + 1 INCONCLUSIVE + 0 pending"
+    (row,) = [row for row in Workspace(tmp_path).rows().rows if row.result is Result.INCONCLUSIVE]
+    assert (row.reason, row.error) == (Reason.HARNESS_ERROR, "KeyError: 'unknown'")
+
+
 def test_what_is_settled_is_not_run_again_unless_asked(campaign: Campaign, runs: Runs, tmp_path: Path) -> None:
     campaign(["passes", "fails", "refused", "unsure"], choice=Choice(retries=0, fetches=False))
     runs.models.clear()

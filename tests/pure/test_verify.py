@@ -145,12 +145,20 @@ def test_other_tokens_than_the_cpus_are_told_and_are_no_fault():
     assert seen.cpu_match == "3/8"
 
 
+def test_tensors_that_the_model_does_not_use_are_told_and_are_no_fault():
+    result, reference = evidence()
+    reference["unexpected_keys"] = [f"mtp.{number}" for number in range(7)]
+    seen = verdict(plan(), result, reference, None)
+    assert seen.outcome.result is Result.PASS
+    assert seen.notes == ("tensors of the checkpoint that the model does not use: mtp.0, mtp.1, mtp.2, mtp.3, mtp.4 and 2 more",)
+
+
 # ---------------------------------------------------------------------------------- the ratio
 @given(st.integers(0, 10**6), st.floats(0.02, 2.0))
 def test_noise_of_the_dtypes_own_size_gives_a_ratio_near_one(seed: int, sigma: float):
     result, reference = evidence(sigma_device=sigma, sigma_low=sigma, seed=seed)
     steps = zip(result["top_logits"], reference["fp32"], reference["low"], strict=True)
-    ratios = [position_ratio(device, wide, narrow, 0.0) for device, wide, narrow in steps]
+    ratios = [position_ratio(device, wide, [narrow], 0.0) for device, wide, narrow in steps]
     assert 0.75 < sum(ratios) / len(ratios) < 1.35
 
 
@@ -178,8 +186,8 @@ def test_a_common_shift_of_all_logits_is_ignored(seed: int, shifts: list[float])
 def test_the_ratio_has_no_unit(scale: float, seed: int):
     result, reference = evidence(seed=seed)
     rows = [result["top_logits"][0], reference["fp32"][0], reference["low"][0]]
-    scaled = [[x * scale for x in row] for row in rows]
-    assert position_ratio(*scaled, 2**-8) == pytest.approx(position_ratio(*rows, 2**-8))
+    device, wide, low = ([x * scale for x in row] for row in rows)
+    assert position_ratio(device, wide, [low], 2**-8) == pytest.approx(position_ratio(rows[0], rows[1], [rows[2]], 2**-8))
 
 
 def test_an_exact_yardstick_divides_nobody_by_zero():
@@ -187,8 +195,8 @@ def test_an_exact_yardstick_divides_nobody_by_zero():
     reference["low"] = reference["fp32"]
     assert math.isfinite(verdict(plan(), result, reference, None).logit_ratio)
     flat = [0.0] * TOP
-    assert position_ratio(flat, flat, flat, 2**-8) == 0
-    assert position_ratio([1.0, *flat[1:]], flat, flat, 2**-8) == math.inf
+    assert position_ratio(flat, flat, [flat], 2**-8) == 0
+    assert position_ratio([1.0, *flat[1:]], flat, [flat], 2**-8) == math.inf
 
 
 def test_float32_is_held_to_a_part_of_bfloat16s_rounding():

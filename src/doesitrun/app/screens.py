@@ -15,7 +15,7 @@ from doesitrun.errors import DoesItRunError
 
 LINES = 100
 """Lines on one page at most."""
-CHANGES = 200
+CHANGES = 60
 """Models listed of each kind of change."""
 ARCHITECTURES = 16
 """Architectures in the picture; the others are in the table of the view."""
@@ -51,10 +51,10 @@ def asked(parameters: Parameters) -> Screen:
     return Screen(view) if view in (Screen.COMPARE, Screen.COVERAGE, Screen.API) else Screen.LIST
 
 
-def show(data: Catalog, parameters: Parameters, base: str) -> Shown:
-    """The page of a web address. `base` is the app's own address, without a trailing slash."""
+def show(data: Catalog, parameters: Parameters) -> Shown:
+    """The page of a web address."""
     try:
-        return _SCREENS[asked(parameters)](data, parameters, base)
+        return _SCREENS[asked(parameters)](data, parameters)
     except DoesItRunError as error:
         return Shown(Screen.MISSING, "Not found", {"message": str(error)})
 
@@ -74,7 +74,7 @@ def query_of(data: Catalog, parameters: Parameters) -> Query:
     return dataclasses.replace(query, limit=min(query.limit or LINES, LINES), target=target)
 
 
-def _list(data: Catalog, parameters: Parameters, base: str) -> Shown:
+def _list(data: Catalog, parameters: Parameters) -> Shown:
     query = query_of(data, parameters)
     found = catalog.find(data, query)
     last = max(0, (found.total - 1) // query.limit * query.limit)
@@ -97,14 +97,13 @@ FILTERS = frozenset(["q", "task", "result", "reason", "arch", "size", "cores", "
 
 
 # ---------------------------------------------------------------------------------- one model
-def _model(data: Catalog, parameters: Parameters, base: str) -> Shown:
+def _model(data: Catalog, parameters: Parameters) -> Shown:
     page = page_of(data, parameters)
     line = page.line
     values = {
         "page": page,
         "line": line,
         "badge": badge.svg(line),
-        "badge_markdown": badge.markdown(line, base),
         "chosen": {"model": page.model_id, **badge.parameters(line)},
         "facts": [(name, value) for name, value in page.values.items() if name not in _SHOWN_ELSEWHERE and value not in (None, "")],
     }
@@ -132,7 +131,7 @@ KINDS = (
 )
 
 
-def _compare(data: Catalog, parameters: Parameters, base: str) -> Shown:
+def _compare(data: Catalog, parameters: Parameters) -> Shown:
     pairs = catalog.choices(data, None).pairs
     before, after = _chosen_pairs(data, pairs, parameters)
     values: dict[str, Any] = {"pairs": pairs, "before": before, "after": after, "kinds": KINDS, "comparison": None}
@@ -159,7 +158,7 @@ def _chosen_pairs(data: Catalog, pairs: tuple[Pair, ...], parameters: Parameters
 
 
 # ---------------------------------------------------------------------------------- pictures
-def _coverage(data: Catalog, parameters: Parameters, base: str) -> Shown:
+def _coverage(data: Catalog, parameters: Parameters) -> Shown:
     query = query_of(data, {name: value for name, value in parameters.items() if name != "view"})
     covered = catalog.coverage(data, query)
     wall, peak = covered.wall_s, covered.peak_gb
@@ -185,13 +184,13 @@ def _coverage(data: Catalog, parameters: Parameters, base: str) -> Shown:
     return Shown(Screen.COVERAGE, "Coverage", values)
 
 
-def _api(data: Catalog, parameters: Parameters, base: str) -> Shown:
+def _api(data: Catalog, _: Parameters) -> Shown:
     lines = catalog.find(data, Query(limit=1)).lines
     example = lines[0].model_id if lines else "Qwen/Qwen3-0.6B"
     return Shown(Screen.API, "API", {"example": words.shown(example)})
 
 
-_SCREENS: Mapping[Screen, Callable[[Catalog, Parameters, str], Shown]] = {
+_SCREENS: Mapping[Screen, Callable[[Catalog, Parameters], Shown]] = {
     Screen.LIST: _list,
     Screen.MODEL: _model,
     Screen.COMPARE: _compare,

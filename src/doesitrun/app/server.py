@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import io
+import json
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -28,6 +31,7 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+MCP_PATH = "/gradio_api/mcp"
 LOOKS = frozenset({"app.css", "app.js", "theme.js", "mark.svg"})
 
 
@@ -50,6 +54,7 @@ def serve(place: str, host: str | None, port: int | None, announce: Callable[[st
     logging.getLogger("httpx").setLevel(logging.WARNING)
     source = catalog.open_data(place)
     server = build(source)
+    pages.Pages(source).draw({}, "", whole=True)  # templates are compiled before the first visitor comes
     with contextlib.redirect_stdout(io.StringIO()):  # Gradio announces MCP even when it is asked to be quiet
         app, address, _ = server.launch(
             server_name=host,
@@ -100,7 +105,10 @@ def _add_files(server: gradio.Server, source: catalog.Source) -> None:
     @server.get("/badge/{model_id:path}.svg")
     def badge_svg(model_id: str, request: Request) -> Response:
         page = asked({**request.query_params, "model": model_id})
-        kept = HEADERS | {"Cache-Control": "public, max-age=600", "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        kept = HEADERS | {
+            "Cache-Control": "public, max-age=600",
+            "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+        }
         return Response(badge.svg(page.line), media_type="image/svg+xml", headers=kept)
 
     @server.get("/run.py")
@@ -126,20 +134,24 @@ def _first_lines(doc: str) -> str:
     return " ".join(doc.partition("Args:")[0].split())
 
 
-def _endpoint(tool: Callable[..., dict[str, Any]], source: catalog.Source) -> Callable[..., dict[str, Any]]:
-    """The tool without its first parameter, the data; its signature and documentation are what Gradio publishes."""
-    import functools
-    import inspect
+def _endpoint(tool: Callable[..., dict[str, Any]], source: catalog.Source) -> Callable[..., Any]:
+    """The tool on the data as they are; Gradio publishes its signature, less the data, and its documentation.
+
+    Programs get the answer as JSON. Of an MCP tool Gradio sends `str(answer)`, so agents are given JSON as text.
+    """
 
     @functools.wraps(tool)
-    def endpoint(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    def endpoint(request: gradio.Request, *given: Any) -> Any:
         try:
-            return tool(source.current(), *args, **kwargs)
+            answer = tool(source.current(), *given)
         except DoesItRunError as error:
             raise gradio.Error(str(error), print_exception=False) from None
+        return json.dumps(answer, ensure_ascii=False) if request.url.path.startswith(MCP_PATH) else answer
 
-    signature = inspect.signature(tool)
-    endpoint.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # type: ignore[attr-defined]
-    endpoint.__annotations__ = {name: kind for name, kind in inspect.get_annotations(tool, eval_str=True).items() if name != "data"}
+    signature = inspect.signature(tool, eval_str=True)
+    _, *given = signature.parameters.values()
+    asking = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=gradio.Request)
     del endpoint.__wrapped__
+    endpoint.__signature__ = signature.replace(parameters=[asking, *given])  # type: ignore[attr-defined]
+    endpoint.__annotations__ = {each.name: each.annotation for each in [asking, *given]} | {"return": signature.return_annotation}
     return endpoint

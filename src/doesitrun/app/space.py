@@ -91,7 +91,7 @@ def _requirements() -> str:
 
 
 def _copy_package(into: Path) -> None:
-    """This package, whole: a Space must not wait for a release of it."""
+    """The package itself, whole: a Space must not wait for a release of it."""
     shutil.rmtree(into, ignore_errors=True)
     with as_file(files("doesitrun")) as package:
         shutil.copytree(package, into, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))

@@ -36,6 +36,7 @@ def lookup(
     A line without a result was never run; its forecast, where there is one, is the planner's and no result.
 
     Args:
+        data: The published data.
         text: Any part of the model's name, for instance qwen3. Empty: all models.
         view: selected (models with results), trending or downloads (the Hub's own order, tested or not).
         target: Kind of accelerator: neuron (AWS Trainium), cuda, cpu or all. Empty: the one with the most results.
@@ -80,6 +81,7 @@ def model(
     """Say everything about one model: result, evidence, history over versions, error and advice, packages, run.py, what to try next.
 
     Args:
+        data: The published data.
         model_id: Hub id, for instance Qwen/Qwen3-0.6B.
         target: Kind of accelerator: neuron, cuda or cpu. Empty: the best known.
         task: Hub task. Empty: the model's own.
@@ -103,6 +105,7 @@ def compare(data: Catalog, before: str, after: str) -> dict[str, Any]:
     """Say what changed between two pairs of compiler and library: models fixed, broken, slower, faster, new and gone.
 
     Args:
+        data: The published data.
         before: The earlier pair, as TARGET/COMPILER-VERSION/LIBRARY-VERSION or any part of it that names one pair only.
         after: The later pair, likewise.
 
@@ -116,6 +119,7 @@ def forecast(data: Catalog, model_id: str, target: str = "") -> dict[str, Any]:
     A forecast is worked out from the model's shape. It is no result.
 
     Args:
+        data: The published data.
         model_id: Hub id, for instance Qwen/Qwen3-0.6B.
         target: Kind of accelerator: neuron, cuda or cpu. Empty: all.
 

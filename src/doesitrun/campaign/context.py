@@ -29,6 +29,8 @@ class Ask:
     trust_remote_code: bool = False
     reference: str | None = None
     """Another checkpoint to compare with, instead of the model's own weights."""
+    thorough: bool = False
+    """True runs the probes, too."""
 
 
 @dataclass(frozen=True)

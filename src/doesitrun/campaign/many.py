@@ -14,8 +14,9 @@ from doesitrun.campaign.context import Ask, Context, Watch
 from doesitrun.campaign.downloads import Downloads, Fetch
 from doesitrun.campaign.events import Listen, Planned, Planning, Summed
 from doesitrun.campaign.listing import Listed
-from doesitrun.campaign.planning import survey
+from doesitrun.campaign.survey import survey
 from doesitrun.campaign.working import RETRIES, Item, work
+from doesitrun.errors import WorkspaceError
 from doesitrun.outcomes import Outcome, Reason, Result, Stage
 from doesitrun.pool import Pool, Seat
 from doesitrun.pool.schedule import could_fit
@@ -199,7 +200,14 @@ def _item(plan: Plan, sheet: _Sheet, pool: Pool) -> Item:
 
 
 def _attempt(plan: Plan, context: Context, seat: Seat, watch: Watch) -> Row:
-    return trial.attempt(plan, None, dataclasses.replace(context, seat=seat, watch=watch))
+    """The row of one attempt; what went wrong with us, not with the model, is a row, too, and stops no other model."""
+    seated = dataclasses.replace(context, seat=seat, watch=watch)
+    try:
+        return trial.attempt(plan, None, seated)
+    except WorkspaceError:
+        raise  # a full disk, say: nothing more can be written down
+    except Exception as error:  # noqa: BLE001
+        return trial.close_pending(plan, Outcome(Stage.VERIFY, Reason.HARNESS_ERROR, f"{type(error).__name__}: {error}"), seated)
 
 
 def _give_up(plan: Plan, context: Context, outcome: Outcome) -> Row:

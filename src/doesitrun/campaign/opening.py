@@ -32,19 +32,30 @@ def open_contexts(
     return [Context(stack, read, Workspace(workspace), lambda _: None, warn) for stack in chosen]
 
 
-def open_list(models: Path | None, selected: int | None, context: Context, default: Ask) -> list[Listed]:
-    """The models of a file, or the first ones of the newest selection. Raises UsageError."""
+def open_lists(
+    models: Path | None, selected: int | None, default: Ask, contexts: Callable[[], list[Context]]
+) -> tuple[list[Context], list[Listed]]:
+    """The contexts, and the models of a file or the first ones of the newest selection. Raises UsageError, and as `contexts` does.
+
+    A list of names is read before any stack is asked what it is, which takes seconds.
+    """
     if (models is None) == (selected is None):
         message = "Say which models: --models FILE, or --selected N after `doesitrun select`."
         raise UsageError(message)
-    path = models or _newest_selection(context)
+    if models is not None:
+        listed = _read(models, default)
+        return contexts(), listed
+    found = contexts()
+    return found, first_chosen(_read(_newest_selection(found[0]), default), selected or 0)
+
+
+def _read(path: Path, default: Ask) -> list[Listed]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         message = f"{path} cannot be read ({error}): name a text file with a Hub id or folder a line."
         raise UsageError(message) from None
-    found = read_list(text, str(path), default)
-    return found if selected is None else first_chosen(found, selected)
+    return read_list(text, str(path), default)
 
 
 def _newest_selection(context: Context) -> Path:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -13,8 +13,7 @@ from doesitrun import hub, script
 from doesitrun.campaign.asking import ask_stack, keep, kept
 from doesitrun.campaign.caching import header
 from doesitrun.campaign.context import Ask, Context, Prepared
-from doesitrun.errors import HubError, ModelNotFoundError, StackError, UsageError
-from doesitrun.hub import HubThrottledError
+from doesitrun.errors import UsageError
 from doesitrun.hub.checkpoint import Checkpoint
 from doesitrun.outcomes import Reason
 from doesitrun.plan.outlines import Outline, Problem, outline_request, read_outlines
@@ -24,51 +23,10 @@ from doesitrun.stacks import INSTACK
 from doesitrun.targets import DEVICES
 from doesitrun.tasks import TASKS
 
-BATCH = 100
-"""Models that are outlined by one process of the stack: about ten seconds of work."""
-
 
 def prepare(asks: Sequence[Ask], context: Context) -> list[Prepared]:
     """The plans of many models, outlined in one process. Raises ModelNotFoundError, HubError, StackError, UsageError."""
     return prepare_opened(asks, [hub.open_checkpoint(ask.model, ask.revision) for ask in asks], context)
-
-
-def survey(asks: Sequence[Ask], context: Context) -> Iterator[Prepared]:
-    """As `prepare`, one after the other, but what cannot be looked at becomes a refusal that says why. Raises UsageError."""
-    for start in range(0, len(asks), BATCH):
-        batch = asks[start : start + BATCH]
-        yield from _surveyed(batch, [_opened(ask) for ask in batch], context)
-
-
-def _opened(ask: Ask) -> Checkpoint | Refusal:
-    try:
-        return hub.open_checkpoint(ask.model, ask.revision)
-    except HubThrottledError as error:
-        return Refusal(_named(ask.model), ask.revision or "", Reason.HUB_THROTTLED, str(error))
-    except ModelNotFoundError as error:
-        return Refusal(_named(ask.model), ask.revision or "", Reason.NOT_FOUND, str(error))
-    except HubError as error:
-        return Refusal(_named(ask.model), ask.revision or "", Reason.HUB_ERROR, str(error))
-
-
-def _named(model: str) -> str:
-    """A model id for what was asked: itself, or for a path that is not there one that no other path has."""
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)?", model):
-        return model
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", model.rstrip("/").rpartition("/")[2])[:80]
-    return f"local/{name}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
-
-
-def _surveyed(asks: Sequence[Ask], opened: Sequence[Checkpoint | Refusal], context: Context) -> list[Prepared]:
-    """The plans; where the stack's script fails on many, on halves of them, down to the model that it fails on."""
-    try:
-        return prepare_opened(asks, opened, context)
-    except StackError as error:
-        if len(asks) == 1:
-            (ask,), (one,) = asks, opened
-            return [_prepared(ask, Refusal(one.model_id, one.revision, Reason.HARNESS_ERROR, str(error)), None, context)]
-        half = len(asks) // 2
-        return _surveyed(asks[:half], opened[:half], context) + _surveyed(asks[half:], opened[half:], context)
 
 
 def prepare_opened(asks: Sequence[Ask], opened: Sequence[Checkpoint | Refusal], context: Context) -> list[Prepared]:
@@ -87,7 +45,9 @@ def _prepared(ask: Ask, found: Checkpoint | Refusal, outline: Outline | Problem 
         task = TASKS[ask.task or "text-generation"]
         return Prepared(None, None, device, task, options, found if isinstance(found, Refusal) else _no_outline(found))
     task = TASKS[outline.task] if isinstance(outline, Outline) else _first_task(ask, found)
-    return Prepared(found, outline, device, task, options, make_plan(found, outline, device, task, options))
+    plan = make_plan(found, outline, device, task, options)
+    plan = dataclasses.replace(plan, architecture=found.architecture, model_type=found.model_type)
+    return Prepared(found, outline, device, task, options, plan)
 
 
 def _no_outline(found: Checkpoint) -> Refusal:
@@ -113,6 +73,7 @@ def _options(ask: Ask, stack: Stack) -> PlanOptions:
         prompt=ask.prompt,
         host_memory_bytes=stack.host_memory_bytes,
         trust_remote_code=ask.trust_remote_code,
+        thorough=ask.thorough,
     )
 
 

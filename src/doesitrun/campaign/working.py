@@ -93,6 +93,7 @@ class _Work:
     """From the threads of the jobs; the listener hears them from the thread that called `work`."""
     took_s: float = 0.0
     expected_s: float = 0.0
+    ticked_s: float = 0.0
 
     def run(self) -> dict[str, Ran]:
         dispatch = Dispatch(self.pool, self._began)
@@ -127,14 +128,19 @@ class _Work:
         self._drain()
         for done in ended:
             self._end(done)
-        leases = dispatch.leases
         now = time.monotonic()
-        running = [(lease.need, now - lease.since_s) for lease in leases]
-        waiting = [need for key, need in self.pending.items() if key not in {lease.key for lease in leases}]
+        if now - self.ticked_s >= TICK_S or not self.pending:
+            self.ticked_s = now
+            self.listen(self._standing(dispatch.leases, now))
+
+    def _standing(self, leases: Sequence[Lease], now: float) -> Ticked:
+        running = {lease.key: (lease.need, now - lease.since_s) for lease in leases}
+        waiting = [need for key, need in self.pending.items() if key not in running]
         cores = sum(place.cores for place in self.pool.places())
-        left = expectation.remaining_s(waiting, running, cores) * (self.took_s / self.expected_s if self.expected_s else 1.0)
+        pace = self.took_s / self.expected_s if self.expected_s else 1.0
+        left_s = pace * expectation.remaining_s(waiting, running.values(), cores)
         busy = sum(len(lease.cores) for lease in leases)
-        self.listen(Ticked(busy, cores, len(self.items) - len(self.pending), len(self.pending), left if self.ran else None))
+        return Ticked(busy, cores, len(self.items) - len(self.pending), len(self.pending), left_s if self.ran else None)
 
     def _drain(self) -> None:
         while True:

@@ -359,7 +359,7 @@ class Change:
     before: Line | None
     after: Line | None
     ratio: float | None = None
-    """Seconds of the warm pass after : before, where both are known."""
+    """Seconds of the warm pass after : before, where both are a PASS and known."""
 
 
 @dataclass(frozen=True)

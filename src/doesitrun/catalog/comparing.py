@@ -34,7 +34,7 @@ SLOWER = 1.2
 LEAST_S = 0.001
 """What is shorter is no time that a pass takes."""
 _SHOWN_PAIRS = 8
-_ORDER = tuple(ChangeKind)
+_ORDER = (ChangeKind.BROKEN, *(kind for kind in ChangeKind if kind is not ChangeKind.BROKEN))
 
 
 def pair_named(data: Catalog, text: str) -> Pair:
@@ -60,11 +60,12 @@ def compare(data: Catalog, before: Pair, after: Pair, slower: float = SLOWER) ->
     changes = []
     for subject in dict.fromkeys([*old, *new]):
         left, right = old.get(subject), new.get(subject)
-        seconds = _seconds(data, left, right)
-        ratio = seconds[1] / seconds[0] if seconds else None
         first, last = (None if row is None else rows[row] for row in (left, right))
         line = last or first
         assert line is not None
+        both_pass = first and last and first.result == last.result == Result.PASS
+        seconds = _seconds(data, left, right) if both_pass else None
+        ratio = seconds[1] / seconds[0] if seconds else None
         changes.append(Change(_kind(first, last, seconds, slower), line.model_id, line.task, line.cores, first, last, ratio))
     counted = Counter(change.kind for change in changes)
     shown = [change for change in changes if change.kind is not ChangeKind.SAME]
@@ -107,7 +108,7 @@ def _kind(before: Line | None, after: Line | None, seconds: tuple[float, float] 
         if not told:
             return ChangeKind.UNCLEAR
         return ChangeKind.FIXED if after.result == Result.PASS else ChangeKind.BROKEN
-    if before.result == Result.PASS and seconds is not None:
+    if seconds is not None:
         if seconds[1] >= slower * seconds[0]:
             return ChangeKind.SLOWER
         if seconds[0] >= slower * seconds[1]:

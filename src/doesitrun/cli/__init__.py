@@ -9,7 +9,7 @@ import traceback
 from typing import NoReturn
 
 # Their commands are added by importing them.
-from doesitrun.cli import campaigns, demo, environment, graphs, hub, lookup, models, serve  # noqa: F401
+from doesitrun.cli import campaigns, demo, environment, graphs, hub, lookup, models, serve, verify  # noqa: F401
 from doesitrun.cli.app import app
 from doesitrun.errors import EXIT_INTERRUPTED, DoesItRunError
 

@@ -44,12 +44,14 @@ def campaign(
     from doesitrun import campaign as composer
     from doesitrun import screen
 
+    opened = composer.open_pool(pool, cores, workspace, screen.warn)
     default = composer.Ask("", task=task, device=device, dtype=dtype, new_tokens=new_tokens)
     with screen.campaign_screen(as_json=as_json) as listen:
-        contexts = composer.open_contexts(stack or [], target, device, workspace, config, screen.warn)
-        listed = composer.open_list(models, selected, contexts[0], default)
+        contexts, listed = composer.open_lists(
+            models, selected, default, lambda: composer.open_contexts(stack or [], target, device, workspace, config, screen.warn)
+        )
         choice = composer.Choice(again, retries, None if disk_limit is None else int(disk_limit * GB), fetches=pool == "local")
-        summary = composer.conduct(listed, contexts, composer.open_pool(pool, cores, workspace, screen.warn), choice, listen)
+        summary = composer.conduct(listed, contexts, opened, choice, listen)
     screen.show_summary(summary, as_json=as_json)
     if not summary.is_decided:
         raise typer.Exit(EXIT_CODES[Result.INCONCLUSIVE])

@@ -89,6 +89,7 @@ class Dispatch:
         """Looks at the pool again: machines may have come or gone."""
         with self._lock:
             self._assign()
+            self._pool.expect([wish.need.cores for wish in self._waiting])
 
     @property
     def leases(self) -> tuple[Lease, ...]:
@@ -138,7 +139,6 @@ class Dispatch:
             job = self._queued.pop(lease.key, None)
             if job is not None:
                 self._start(job, lease)
-        self._pool.expect([wish.need.cores for wish in self._waiting])
         self._lock.notify_all()
 
     def _start(self, job: Job, lease: Lease) -> None:

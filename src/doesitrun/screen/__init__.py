@@ -6,6 +6,7 @@ from doesitrun.screen.hub import show_import, show_publication, show_ranking, sh
 from doesitrun.screen.lookup import show_comparison, show_found, show_notices, show_page
 from doesitrun.screen.plans import plan_json, show_plan
 from doesitrun.screen.progress import announce, progress, step_of, warn
+from doesitrun.screen.replays import replay_json, show_repeats, show_replay
 from doesitrun.screen.rows import show_demo, show_outcome, show_row
 from doesitrun.screen.serving import offer_serving, show_address, show_space
 from doesitrun.screen.stacks import show_report, show_stacks, stack_json
@@ -16,6 +17,7 @@ __all__ = [
     "offer_serving",
     "plan_json",
     "progress",
+    "replay_json",
     "show_address",
     "show_command",
     "show_comparison",
@@ -31,6 +33,8 @@ __all__ = [
     "show_pulled",
     "show_pushed",
     "show_ranking",
+    "show_repeats",
+    "show_replay",
     "show_report",
     "show_row",
     "show_selection",

@@ -170,5 +170,5 @@ class _Board:
                 plain(seconds(now - each.since_s)),
             )
         more = len(self.running) - SHOWN
-        results = "  ".join(f"{count} {result.value}" for result, count in self.results.items())
+        results = "  ".join(f"{count} {result.value}" for result, count in self.results.items() if count)
         return Group(table, plain(f"  and {more} more" if more > 0 else ""), plain(f"{self.standing}   {results}"))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from doesitrun.catalog import Change, Comparison, Evidence, Found, History, Line, Page, Suggestion
 
 SHOWN_NAME = 160
+WIDE = 110
+"""Columns of a terminal that hold the whole table."""
 _CHANGE_COLOURS = {"broken": "bold red", "fixed": "bold green", "slower": "yellow", "faster": "green"}
 
 
@@ -52,31 +54,34 @@ def _counted(found: Found, offset: int) -> str:
 
 
 def _lines_table(lines: Sequence[Line]) -> Table:
-    ranked = any(line.rank is not None for line in lines)
+    """The lines as a table; a narrow terminal gets the columns that answer the question, and `show` has the others."""
     targets = len({line.target for line in lines if line.result}) > 1
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    names = [*(["#"] if ranked else []), "model", "result", "cores", "wall s", "peak GB", "rests on, or why not", "versions", "tested"]
-    for name in names:
-        right = name in ("#", "cores", "wall s", "peak GB")
-        table.add_column(name, justify="right" if right else "left", no_wrap=right or name in ("result", "tested"), overflow="fold")
-    for line in lines:
-        target = f"{line.target} " if targets and line.target else ""
-        cells = [
-            _name(line.model_id),
-            _result(line),
-            plain(line.cores if line.result else (line.forecast.cores if line.forecast else None) or ""),
-            plain(line.wall_s),
-            plain("" if line.peak_gb is None else f"{line.peak_gb:.2f}"),
-            plain(line.why or ", ".join(line.rests_on)),
-            plain(f"{target}{_versions(line)}"),
-            plain(line.tested_at.date().isoformat() if line.tested_at else ""),
-        ]
-        table.add_row(*([plain(line.rank)] if ranked else []), *cells)
+    columns: dict[str, list[Text]] = {
+        "#": [plain(line.rank) for line in lines],
+        "model": [_name(line.model_id) for line in lines],
+        "result": [_result(line) for line in lines],
+        "cores": [plain(line.cores if line.result else line.forecast and line.forecast.cores) for line in lines],
+        "wall s": [plain(line.wall_s) for line in lines],
+        "peak GB": [plain("" if line.peak_gb is None else f"{line.peak_gb:.2f}") for line in lines],
+        "rests on, or why not": [plain(line.why or ", ".join(line.rests_on)) for line in lines],
+        "versions": [plain(f"{line.target} {_versions(line)}".strip() if targets else _versions(line)) for line in lines],
+        "tested": [plain(line.tested_at.date().isoformat() if line.tested_at else "") for line in lines],
+    }
+    left_out = [*(() if any(line.rank is not None for line in lines) else ("#",))]
+    if console().width < WIDE:
+        left_out += ["peak GB", "versions", "tested"]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
+    for name in columns:
+        if name not in left_out:
+            right = name in ("#", "cores", "wall s", "peak GB")
+            table.add_column(name, justify="right" if right else "left", no_wrap=right or name in ("result", "tested"), overflow="fold")
+    for cells in zip(*(cells for name, cells in columns.items() if name not in left_out), strict=True):
+        table.add_row(*cells)
     return table
 
 
 def _name(name: str) -> Text:
-    return plain(name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}...").copy()
+    return plain(name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}...")
 
 
 def _result(line: Line) -> Text:
@@ -103,17 +108,30 @@ def show_page(page: Page, place: str, *, as_json: bool) -> None:
         return
     line = page.line
     title = Text.assemble(_result(line), "  ", _name(page.model_id))
-    parts = [fact_table(_page_facts(page)), *_sections(page, place)]
+    parts = [fact_table(_page_facts(page)), *_sections(page)]
     console().print(Panel(Group(*parts), title=title, title_align="left"))
+    for what, command in _commands(page, place):
+        console().print(Text.assemble((f"{what}:", "dim"), "\n  ", plain(command)), soft_wrap=True)  # in one line, to be copied
+
+
+def _commands(page: Page, place: str) -> list[tuple[str, str]]:
+    """What to type: for the packages, for the compiled graphs and for the script of this row."""
+    line = page.line
+    chosen = {"--target": line.target, "--compiler": line.compiler_version, "--transformers": line.library_version, "--cores": line.cores}
+    words = [page.model_id, *(word for option, value in chosen.items() if value for word in (option, str(value))), "--data", place]
+    script = f"{program()} show {shlex.join(words)} --run-py > run.py" if page.run_py else ""
+    commands = [("Its packages", page.install), ("Its compiled graphs", page.graphs), ("Its script", script)]
+    return [(what, command) for what, command in commands if command]
 
 
 def _page_facts(page: Page) -> list[tuple[str, Text]]:
     line = page.line
-    cores = f"{line.cores} core{'' if line.cores == 1 else 's'} of {line.device} ({line.target})" if line.cores else ""
+    cores = f"{line.cores} core{'' if line.cores == 1 else 's'}" if line.cores else ""
+    where = [cores, *([f"of {line.device}"] if line.device else []), *([f"({line.target})"] if line.target else [])]
     memory = f"{line.peak_gb:.2f} GB at its peak on the fullest rank" if line.peak_gb is not None else ""
     shown = [
         ("why", "" if page.failure else line.why),
-        ("where", cores),
+        ("where", " ".join(where) if cores else ""),
         ("versions", _versions(line) and f"{line.compiler} {line.compiler_version}, {line.library} {line.library_version}"),
         ("architecture", line.architecture),
         ("weights", f"{line.weights_gb:.2f} GB once loaded" if line.weights_gb else ""),
@@ -126,7 +144,7 @@ def _page_facts(page: Page) -> list[tuple[str, Text]]:
     return [(name, plain(value)) for name, value in shown if value]
 
 
-def _sections(page: Page, place: str) -> list[Text | Table]:
+def _sections(page: Page) -> list[Text | Table]:
     from doesitrun.catalog import why_forecast as forecast_line
 
     parts: list[Text | Table] = []
@@ -146,15 +164,10 @@ def _sections(page: Page, place: str) -> list[Text | Table]:
     if others:
         parts += [_heading("What the planner expects"), fact_table([(each.target, plain(forecast_line(each))) for each in others])]
     for history in page.histories:
-        parts += [_heading(f"History on {history.target}{f', {history.task}' if history.task else ''}"), plain(history.sentence)]
+        parts += [_heading(_history_title(history)), plain(history.sentence)]
         parts.append(_history_table(history))
     if page.stack:
         parts += [_heading("Software"), fact_table([(name, plain(version)) for name, version in page.stack])]
-    commands = [("packages", page.install), ("graphs", page.graphs)]
-    if page.run_py:
-        commands.append(("run.py", f"{program()} show {shlex.quote(page.model_id)} --data {shlex.quote(place)} --run-py > run.py"))
-    if any(command for _, command in commands):
-        parts += [_heading("To run it"), fact_table([(name, plain(command)) for name, command in commands if command])]
     return [*parts, *(plain(f"\n{notice}") for notice in page.notices)]
 
 
@@ -184,21 +197,27 @@ def _evidence_facts(evidence: Evidence) -> list[tuple[str, Text]]:
     return [(name, plain(value)) for name, value in shown if value]
 
 
+def _history_title(history: History) -> str:
+    on = f" on {history.target}" if history.target else ""
+    return f"History{on}{f', {history.task}' if history.task else ''}"
+
+
 def _history_table(history: History) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    for name in ("compiler", "library", "result", "cores", "wall s", "peak GB", "tested", "why"):
-        table.add_column(name, overflow="fold")
+    names = ["versions", "result", "cores", *(["wall s", "peak GB", "tested"] if console().width >= WIDE else []), "why"]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
+    for name in names:
+        table.add_column(name, overflow="fold", no_wrap=name not in ("versions", "why"))
     for line in history.lines:
-        table.add_row(
-            plain(f"{line.compiler} {line.compiler_version}".strip()),
-            plain(f"{line.library} {line.library_version}".strip()),
-            _result(line),
-            plain(line.cores),
-            plain(line.wall_s),
-            plain("" if line.peak_gb is None else f"{line.peak_gb:.2f}"),
-            plain(line.tested_at.date().isoformat() if line.tested_at else ""),
-            plain(line.why),
-        )
+        cells = {
+            "versions": plain(_versions(line)),
+            "result": _result(line),
+            "cores": plain(line.cores),
+            "wall s": plain(line.wall_s),
+            "peak GB": plain("" if line.peak_gb is None else f"{line.peak_gb:.2f}"),
+            "tested": plain(line.tested_at.date().isoformat() if line.tested_at else ""),
+            "why": plain(line.why),
+        }
+        table.add_row(*(cells[name] for name in names))
     return table
 
 

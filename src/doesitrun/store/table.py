@@ -195,7 +195,7 @@ def unbroken(path: Path) -> Iterator[None]:
     try:
         with reaching(path):
             yield
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # the latter for names of columns
         message = f"{path} is no Parquet file that can be read ({error}): delete it, or fetch it again."
         raise WorkspaceError(message) from error
 

@@ -186,13 +186,14 @@ class Workspace:
 
     def rows(self) -> Rows:
         """Every attempt's row; a broken one hides no other. Raises WorkspaceError only if a folder cannot be listed."""
-        found = [read_row(folder) for folder in self._folders()]
+        found = [read_row(folder) for folder in self.folders()]
         return Rows(
             tuple(row for row in found if isinstance(row, Row)),
             tuple(row for row in found if isinstance(row, Broken)),
         )
 
-    def _folders(self) -> Iterator[Path]:
+    def folders(self) -> Iterator[Path]:
+        """The attempts' folders, in the order of plan id and number. Raises WorkspaceError."""
         with reaching(self.attempts):
             plans = sorted(p for p in self.attempts.iterdir() if p.is_dir()) if self.attempts.exists() else []
         for plan in plans:
@@ -207,7 +208,7 @@ class Workspace:
         """
         settled: list[Row] = []
         unknown: list[Broken] = []
-        for folder in self._folders():
+        for folder in self.folders():
             if not _is_pending(read_row(folder)):
                 continue
             life, sentence = owner_life(folder / "owner.json")

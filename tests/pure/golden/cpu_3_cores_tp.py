@@ -82,7 +82,8 @@ def encode(tokenizer) -> dict:
     return dict(tokenizer(PROMPT, return_tensors="pt"))
 
 
-def generate(model: torch.nn.Module, inputs: dict) -> tuple[list[int], torch.Tensor, float]:
+
+def generate(model: torch.nn.Module, inputs: dict, **more) -> tuple[list[int], torch.Tensor, float]:
     """The new tokens, the raw logits of each of them [NEW_TOKENS, vocabulary], and seconds."""
     compile_config = CompileConfig(backend="inductor", mode="default", dynamic=False, fullgraph=True)
     compile_config._compile_all_devices = True  # generate() leaves the CPU out unless told otherwise
@@ -97,10 +98,17 @@ def generate(model: torch.nn.Module, inputs: dict) -> tuple[list[int], torch.Ten
             compile_config=compile_config,
             return_dict_in_generate=True,
             output_logits=True,
+            **more,
         )
     seconds = time.perf_counter() - start
     logits = torch.cat([step.float().cpu() for step in output.logits])
     return output.sequences[0, -NEW_TOKENS:].tolist(), logits, seconds
+
+
+def best(logits: torch.Tensor) -> dict:
+    """The highest raw logits of each position, and whose they are."""
+    top = logits.topk(min(TOP, logits.shape[-1]))
+    return {"top_ids": top.indices.tolist(), "top_logits": top.values.tolist()}
 
 
 def run(report: Path | None) -> dict:
@@ -118,7 +126,6 @@ def run(report: Path | None) -> dict:
     tokens, logits, first_s = generate(model, inputs)
     enter("run", report)
     warm_tokens, _, second_s = generate(model, inputs)
-    top = logits.topk(min(TOP, logits.shape[-1]))
     eos = model.generation_config.eos_token_id
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     return {
@@ -126,8 +133,7 @@ def run(report: Path | None) -> dict:
         "tokens": tokens,
         "warm_tokens": warm_tokens,
         "eos_ids": eos if isinstance(eos, list) else [] if eos is None else [eos],
-        "top_ids": top.indices.tolist(),
-        "top_logits": top.values.tolist(),
+        **best(logits),
         "text": processor.decode(tokens, skip_special_tokens=True),
         "load_s": load_s,
         "first_s": first_s,

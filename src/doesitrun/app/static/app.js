@@ -32,9 +32,10 @@
     if (mine !== asked) return;
     said.classList.remove("shown");
     draw(text, only);
-    if (how === "push") history.pushState({ y: 0 }, "", query || "?");
+    if (how === "push") history.pushState({ y: 0, fromList: isList(new URLSearchParams(location.search)) }, "", query || "?");
     if (how === "replace") history.replaceState(history.state, "", query || "?");
     tellParent();
+    showTab();
     if (scroll && how === "push") window.scrollTo(0, 0);
     page.removeAttribute("aria-busy");
     document.dispatchEvent(new CustomEvent("doesitrun:shown"));
@@ -58,6 +59,10 @@
     const sum = page.querySelector("#results .sum p");
     say(sum ? sum.textContent : document.title);
   }
+
+  // Where the tabs do not fit, the one that is shown is scrolled to.
+  const showTab = () => page.querySelector("nav.tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  showTab();
 
   // A Space is shown in a frame: its parent keeps the address that people copy.
   function tellParent() {
