@@ -7,19 +7,14 @@ import os
 import struct
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.hub_server import TOKEN, Fault, Hub, html, too_many
 
-SHA = "0123456789abcdef0123456789abcdef01234567"
-TOKEN = "hf_verysecret"
 CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+CONFIG_FILE = json.dumps(CONFIG).encode()
 # What a session of `doesitrun` does with the Hub, in a process of its own: its environment is read at import.
 CHILD = """
 import dataclasses, json, sys
@@ -32,90 +27,9 @@ except Exception as error:
 """
 
 
-@dataclass
-class Reply:
-    """One answer of the server."""
-
-    status: int = 200
-    body: Any = b""
-    headers: dict[str, str] = field(default_factory=dict)
-    wait_s: float = 0.0
-
-
-class Hub:
-    """The stand-in: paths and their replies, and what was asked."""
-
-    def __init__(self) -> None:
-        self.replies: dict[str, Reply] = {}
-        self.asked: list[tuple[str, str, str]] = []
-        hub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *_: object) -> None: ...
-
-            def reply(self, *, body: bool) -> None:
-                path = self.path.partition("?")[0]
-                hub.asked.append((self.command, path, self.headers.get("Authorization", "")))
-                reply = hub.replies.get(path, Reply(404, b"{}", {"X-Error-Code": "EntryNotFound"}))
-                time.sleep(reply.wait_s)
-                data = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
-                wanted = self.headers.get("Range", "")
-                status = reply.status
-                if wanted and status == 200:
-                    first, last = wanted.removeprefix("bytes=").split("-")
-                    data, status = data[int(first) : int(last) + 1], 206
-                self.send_response(status)
-                for name, value in {"Content-Length": str(len(data)), **reply.headers}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                if body:
-                    self.wfile.write(data)
-
-            def do_GET(self) -> None:
-                self.reply(body=True)
-
-            def do_HEAD(self) -> None:
-                self.reply(body=False)
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        self.thread.start()
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
-
-    def model(self, model_id: str, files: dict[str, Any], **info: Any) -> None:
-        """A repository with these files; a file whose value is None is only listed."""
-        siblings = [{"rfilename": name} for name in files]
-        body = {"id": model_id, "modelId": model_id, "sha": SHA, "siblings": siblings, "gated": False, "tags": [], **info}
-        for revision in ("", "/revision/main", f"/revision/{SHA}"):
-            self.replies[f"/api/models/{model_id}{revision}"] = Reply(body=body, headers={"Content-Type": "application/json"})
-        for name, content in files.items():
-            if content is not None:
-                headers = {"ETag": f'"{name}"', "X-Repo-Commit": SHA}
-                self.replies[f"/{model_id}/resolve/{SHA}/{name}"] = Reply(body=content, headers=headers)
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    hub = Hub()
-    yield hub
-    hub.server.shutdown()
-    hub.server.server_close()
-    hub.thread.join()
-
-
 def opened(hub: Hub, tmp_path: Path, *arguments: str, endpoint: str | None = None) -> dict[str, Any]:
     """What a child sees of a model, with a token in its environment."""
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HF_ENDPOINT": endpoint or hub.address,
-        "HF_HOME": str(tmp_path),
-        "HF_TOKEN": TOKEN,
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-    }
+    environment = {"PATH": os.environ["PATH"], **hub.environment(tmp_path)} | ({"HF_ENDPOINT": endpoint} if endpoint else {})
     done = subprocess.run(
         [sys.executable, "-c", CHILD, *arguments], env=environment, capture_output=True, text=True, timeout=120, check=True, cwd=tmp_path
     )
@@ -131,86 +45,97 @@ def header(tensors: dict[str, Any]) -> bytes:
 
 def test_a_model_is_described_without_a_weight_being_downloaded(hub: Hub, tmp_path: Path) -> None:
     counts = {"parameters": {"BF16": 1000, "F32": 10}, "total": 1010}
-    files = {"config.json": CONFIG, "model.safetensors": None}
-    hub.model("org/toy", files, safetensors=counts, pipeline_tag="text-generation", gated="auto")
+    files = {"config.json": CONFIG_FILE, "model.safetensors": None}
+    repo = hub.add("model", "org/toy", files, safetensors=counts, pipeline_tag="text-generation", gated="auto")
+    hub.grants[TOKEN] = {"org/toy"}
     found = opened(hub, tmp_path, "org/toy")
-    assert (found["kind"], found["model_id"], found["source"], found["revision"]) == ("Checkpoint", "org/toy", "org/toy", SHA)
+    assert (found["kind"], found["model_id"], found["source"], found["revision"]) == ("Checkpoint", "org/toy", "org/toy", repo.head.sha)
     assert (found["config"], found["pipeline_tag"], found["gated"], found["has_weights"]) == (CONFIG, "text-generation", True, True)
     assert (found["stored"], found["stored_bytes"]) == ({"BF16": 1000, "F32": 10}, 2040)
-    assert not [path for _, path, _ in hub.asked if path.endswith(".safetensors")]
-    assert {authorization for _, _, authorization in hub.asked} == {f"Bearer {TOKEN}"}
+    assert not [asked for asked in hub.asked if asked.path.endswith(".safetensors")]
+    assert {asked.token for asked in hub.asked} == {TOKEN}
 
 
 def test_headers_are_read_where_the_hub_has_not_counted(hub: Hub, tmp_path: Path) -> None:
     weights = header({"a": {"dtype": "BF16", "shape": [4], "data_offsets": [0, 8]}}) + bytes(8)
-    hub.model("org/toy", {"config.json": CONFIG, "model.safetensors": weights})
+    hub.add("model", "org/toy", {"config.json": CONFIG_FILE, "model.safetensors": weights})
     found = opened(hub, tmp_path, "org/toy", "main")
     assert (found["stored"], found["stored_bytes"]) == ({"BF16": 4}, 8)
+    assert all(asked.range for asked in hub.asked if asked.path.startswith("/cdn/"))
 
 
 def test_quantisation_told_beside_the_config_is_found(hub: Hub, tmp_path: Path) -> None:
-    side = {"producer": {}, "quantization": {"quant_algo": "NVFP4"}}
-    hub.model(
-        "org/toy",
-        {"config.json": CONFIG, "hf_quant_config.json": side, "model.safetensors": None},
-        safetensors={"parameters": {"U8": 1}, "total": 1},
-    )
+    side = json.dumps({"producer": {}, "quantization": {"quant_algo": "NVFP4"}}).encode()
+    files = {"config.json": CONFIG_FILE, "hf_quant_config.json": side, "model.safetensors": None}
+    hub.add("model", "org/toy", files, safetensors={"parameters": {"U8": 1}, "total": 1})
     assert opened(hub, tmp_path, "org/toy")["quantization"] == {"quant_algo": "NVFP4", "quant_method": "modelopt"}
 
 
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({"config.json": CONFIG, "pytorch_model.bin": None}, "pickle_weights"),
-        ({"config.json": CONFIG, "toy.gguf": None}, "no_weights"),
+        ({"config.json": CONFIG_FILE, "pytorch_model.bin": None}, "pickle_weights"),
+        ({"config.json": CONFIG_FILE, "toy.gguf": None}, "no_weights"),
         ({"config.json": b"{", "model.safetensors": None}, "invalid_config"),
         ({"model_index.json": None}, "not_transformers"),
         ({"adapter_model.safetensors": None}, "not_transformers"),
     ],
 )
 def test_a_repository_that_cannot_be_run_is_a_refusal(hub: Hub, tmp_path: Path, files: dict[str, Any], reason: str) -> None:
-    hub.model("org/toy", files)
+    repo = hub.add("model", "org/toy", files)
     found = opened(hub, tmp_path, "org/toy")
-    assert (found["kind"], found["reason"], found["revision"]) == ("Refusal", reason, SHA)
+    assert (found["kind"], found["reason"], found["revision"]) == ("Refusal", reason, repo.head.sha)
     assert "org/toy" in found["detail"] or "config.json" in found["detail"]
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_gated_model_is_a_refusal(hub: Hub, tmp_path: Path, status: int) -> None:
-    hub.replies["/api/models/org/gated"] = Reply(status, b"{}", {"X-Error-Code": "GatedRepo", "X-Error-Message": "ask first"})
+    headers = {"X-Error-Code": "GatedRepo", "X-Error-Message": "ask first"}
+    hub.fail(Fault("/api/models/org/gated", times=9, status=status, headers=headers))
     found = opened(hub, tmp_path, "org/gated")
     assert (found["kind"], found["reason"]) == ("Refusal", "gated")
     assert "HF_TOKEN" in found["detail"]
 
 
 def test_a_gate_that_shuts_only_on_the_files_is_a_refusal_too(hub: Hub, tmp_path: Path) -> None:
-    hub.model("org/gated", {"config.json": CONFIG, "model.safetensors": None}, gated="manual")
-    hub.replies[f"/org/gated/resolve/{SHA}/config.json"] = Reply(403, b"", {"X-Error-Code": "GatedRepo"})
+    hub.add("model", "org/gated", {"config.json": CONFIG_FILE, "model.safetensors": None}, gated="manual")
     assert opened(hub, tmp_path, "org/gated")["reason"] == "gated"
 
 
+def test_a_renamed_model_is_found_under_its_old_name(hub: Hub, tmp_path: Path) -> None:
+    counts = {"parameters": {"BF16": 4}, "total": 4}
+    hub.add("model", "org/new", {"config.json": CONFIG_FILE, "model.safetensors": None}, safetensors=counts)
+    hub.moved["model", "org/old"] = "org/new"
+    assert opened(hub, tmp_path, "org/old")["stored"] == {"BF16": 4}
+
+
+def error(status: int, code: str = "", message: str = "") -> Fault:
+    headers = {name: value for name, value in (("X-Error-Code", code), ("X-Error-Message", message)) if value}
+    return Fault("/api/models/org/toy", times=9, status=status, headers=headers, body=b"{}")
+
+
 @pytest.mark.parametrize(
-    ("reply", "error", "said"),
+    ("fault", "kind", "said"),
     [
-        (Reply(404, b"{}", {"X-Error-Code": "RepoNotFound"}), "ModelNotFoundError", "has no model org/toy"),
-        (Reply(404, b"{}"), "ModelNotFoundError", "or it is private"),
-        (Reply(401, b"{}"), "HubError", "refused access to org/toy (401)"),
-        (Reply(404, b"{}", {"X-Error-Code": "RevisionNotFound"}), "ModelNotFoundError", "has no revision"),
-        (Reply(401, b"{}", {"X-Error-Message": "Invalid credentials in Authorization header"}), "HubError", "check that HF_TOKEN is valid"),
-        (Reply(403, b"{}"), "HubError", "refused access to org/toy (403)"),
-        (Reply(429, b"{}"), "HubThrottledError", "wait five minutes"),
-        (Reply(500, b"{}"), "HubError", "failed while it was asked for org/toy (500)"),
-        (Reply(503, b"{}"), "HubError", "(503)"),
-        (Reply(200, b"not json"), "HubError", "could not be reached"),
+        (error(404, "RepoNotFound"), "ModelNotFoundError", "has no model org/toy"),
+        (error(404), "ModelNotFoundError", "or it is private"),
+        (error(401), "HubError", "refused access to org/toy (401)"),
+        (error(404, "RevisionNotFound"), "ModelNotFoundError", "has no revision"),
+        (error(401, message="Invalid credentials in Authorization header"), "HubError", "check that HF_TOKEN is valid"),
+        (error(403), "HubError", "refused access to org/toy (403)"),
+        (too_many(path="/api/models/org/toy", times=9), "HubThrottledError", "wait five minutes"),
+        (error(500), "HubError", "failed while it was asked for org/toy (500)"),
+        (error(503), "HubError", "(503)"),
+        (html(path="/api/models/org/toy"), "HubError", "could not be reached"),
     ],
-    ids=lambda value: str(value.status) if isinstance(value, Reply) else None,
+    ids=lambda value: str(value.status) if isinstance(value, Fault) else None,
 )
 def test_a_failure_of_the_hub_is_one_sentence_and_never_a_missing_model(
-    hub: Hub, tmp_path: Path, reply: Reply, error: str, said: str
+    hub: Hub, tmp_path: Path, fault: Fault, kind: str, said: str
 ) -> None:
-    hub.replies["/api/models/org/toy"] = reply
+    hub.fail(fault)
     found = opened(hub, tmp_path, "org/toy")
-    assert (found["kind"], said in found["text"]) == (error, True), found
+    assert (found["kind"], said in found["text"]) == (kind, True), found
     assert "DoesItRunError" in found["bases"]
     assert "\n" not in found["text"]
     assert hub.address not in found["text"]

@@ -82,12 +82,6 @@ def experts_only(folder: Path) -> Path:
     return made
 
 
-def undivided_llama(folder: Path) -> Path:
-    """Three query heads and one key/value head, which no number of ranks divides."""
-    heads = {"num_attention_heads": 3, "num_key_value_heads": 1, "hidden_size": 48}
-    return _make(folder, "LlamaConfig", num_hidden_layers=1, intermediate_size=96, **heads)
-
-
 VISION = {
     "hidden_size": 64,
     "intermediate_size": 128,

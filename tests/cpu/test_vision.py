@@ -105,6 +105,7 @@ def test_the_prompt_holds_the_picture(attempt: Attempt, seeing: Path) -> None:
     assert attempt.result["prompt_ids"].count(config["image_token_id"]) == small_models.IMAGE_TOKENS
 
 
+@pytest.mark.parametrize("attempt", [1], ids=["cores-1"], indirect=True)
 def test_another_picture_gives_other_numbers(attempt: Attempt, tmp_path: Path) -> None:
     """So the picture did reach the device, and the comparison does look at what it made of it."""
     red = tmp_path / "red.png"

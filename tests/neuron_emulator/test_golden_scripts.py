@@ -68,6 +68,8 @@ def test_a_published_script_runs_and_its_numbers_are_the_cpus(name: str, environ
     assert result["tokens"] == result["warm_tokens"]
     assert all(rank["tokens"] == result["tokens"] for rank in result["ranks"])
     assert (result["compiled"], result["fallbacks"]) == (True, [])
+    stored = sum(file.stat().st_size for file in model.glob("*.safetensors"))
+    assert plan.cores == 1 or max(rank["weights_bytes"] for rank in result["ranks"]) < 0.6 * stored, "each core holds its share"
     assert result["graphs"] == (1 if "image" in name else 2), "a graph for a token and, for text, one for the prompt"
     assert list((tmp_path / "neff").rglob("*.neff"))
     found = ratio(plan, result, tmp_path / "reference")

@@ -145,6 +145,14 @@ def test_other_tokens_than_the_cpus_are_told_and_are_no_fault():
     assert seen.cpu_match == "3/8"
 
 
+def test_tensors_that_the_model_does_not_use_are_told_and_are_no_fault():
+    result, reference = evidence()
+    reference["unexpected_keys"] = [f"mtp.{number}" for number in range(7)]
+    seen = verdict(plan(), result, reference, None)
+    assert seen.outcome.result is Result.PASS
+    assert seen.notes == ("tensors of the checkpoint that the model does not use: mtp.0, mtp.1, mtp.2, mtp.3, mtp.4 and 2 more",)
+
+
 # ---------------------------------------------------------------------------------- the ratio
 @given(st.integers(0, 10**6), st.floats(0.02, 2.0))
 def test_noise_of_the_dtypes_own_size_gives_a_ratio_near_one(seed: int, sigma: float):

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from doesitrun import __version__
 
+# As a reader meets them: one model, many models, what was found, the machine.
+ORDER = (
+    *("demo", "test", "plan", "script", "verify", "explain"),
+    *("rank", "select", "campaign", "publish", "import"),
+    *("lookup", "show", "compare", "serve"),
+    *("graphs", "stacks", "doctor"),
+)
+
+
+class InOrder(TyperGroup):
+    """Commands in the order of `ORDER`; Typer's own is that of their modules' imports."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=ORDER.index)
+
+
 app = typer.Typer(
     name="doesitrun",
+    cls=InOrder,
     help="Does this Hugging Face model run on that accelerator, with that software stack? Answered by running it, with proof.",
     no_args_is_help=True,
     add_completion=False,

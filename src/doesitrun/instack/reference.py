@@ -27,6 +27,7 @@ This file runs in the stack's Python: it imports torch and transformers, and not
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import inspect
 import json
 import math
@@ -71,6 +72,7 @@ def answer_to(request: dict[str, Any]) -> dict[str, Any]:
         wide = [read(model, text) for text in texts]
         passage = passage_loss(model, processor, request["passage"])
         clock.lap("fp32")
+        digests = two_loads(model, request, info, passage["passage_loss"], wide[0].logits.shape[-1])
         model, _ = load(request, low)
         narrow, shaken = in_low_precision(model, texts)
         clock.lap("low")
@@ -81,17 +83,19 @@ def answer_to(request: dict[str, Any]) -> dict[str, Any]:
         wide = [read(model, text) for text in texts]
         passage = passage_loss(model, processor, request["passage"])
         clock.lap("fp32")
-    figures = [figures_of(*runs) for runs in zip(texts, wide, narrow, shaken, strict=True)]
+        digests = two_loads(model, request, info, passage["passage_loss"], wide[0].logits.shape[-1])
+    own, *others = [figures_of(*runs, request["eos_ids"]) for runs in zip(texts, wide, narrow, shaken, strict=True)]
+    probes = len(others) - len(request.get("probes", ()))
     return {
         **loading(info),
         **passage,
-        **figures[0],
-        "passages": figures[1:],
+        **own,
+        "passages": others[:probes],
+        "probes": others[probes:],
+        "weights_digests": digests,
         "experts": [module.num_experts for module in experts(model)],
         "vocab_size": wide[0].logits.shape[-1],
         "low_dtype": str(low).removeprefix("torch."),
-        "fp32_argmax": best(wide[0].logits, request["eos_ids"]),
-        "low_argmax": best(narrow[0].logits, request["eos_ids"]),
         "prompt_ids": texts[0].prompt_ids,
         "seconds": clock.seconds,
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "python": platform.python_version()},
@@ -117,7 +121,7 @@ class Reading:
 
 
 def texts_of(request: dict[str, Any], processor: Any, dtype: Any) -> list[Text]:
-    """The prompt with the device's tokens, then the passages that it was given."""
+    """The prompt with the device's tokens, then the passages that it was given, then the sequences of the probes, each alone."""
     prompt = encode(processor, request["prompt"], request.get("picture"))
     texts = [text_of(prompt, request["tokens"], request["top_ids"], dtype)]
     for passage in request.get("passages", ()):
@@ -125,6 +129,9 @@ def texts_of(request: dict[str, Any], processor: Any, dtype: Any) -> list[Text]:
         # With a picture, a passage follows the prompt; else it has as many ids of its own.
         given = {**prompt, "input_ids": ids} if request.get("picture") else {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         texts.append(text_of(given, passage["tokens"], passage["top_ids"], dtype))
+    for probe in request.get("probes", ()):
+        ids = torch.tensor([probe["prompt_ids"]], dtype=torch.long)
+        texts.append(text_of({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, probe["tokens"], probe["top_ids"], dtype))
     return texts
 
 
@@ -132,13 +139,15 @@ def text_of(inputs: dict[str, Any], tokens: list[int], top_ids: list[list[int]],
     return Text(inputs["input_ids"][0].tolist(), rounded(with_tokens(inputs, tokens), dtype), len(tokens), top_ids)
 
 
-def figures_of(text: Text, wide: Reading, narrow: Reading, shaken: list[Reading]) -> dict[str, Any]:
-    """The logits of the device's best ids in all runs, and the experts that each position visits in all of them."""
+def figures_of(text: Text, wide: Reading, narrow: Reading, shaken: list[Reading], eos_ids: list[int]) -> dict[str, Any]:
+    """The logits of the device's best ids in all runs, the CPU's own choices, and the experts that each position visits in all runs."""
     return {
         "fp32": picked(wide.logits, text.top_ids),
         "low": picked(narrow.logits, text.top_ids),
         "shaken": [picked(each.logits, text.top_ids) for each in shaken],
         "visits": agreed([wide, narrow, *shaken]),
+        "fp32_argmax": best(wide.logits, eos_ids),
+        "low_argmax": best(narrow.logits, eos_ids),
     }
 
 
@@ -197,15 +206,42 @@ def loading(info: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
+def two_loads(model: Any, request: dict[str, Any], info: dict[str, Any], loss: float | None, vocabulary: int) -> list[str]:
+    """Digests of the weights of two loads, where something is suspicious; else none, for a second load costs as much as the first.
+
+    Weights that the checkpoint does not hold are drawn at random. transformers' own classes name those as missing;
+    a repository's own code may not, and then the second load, or the loss, gives it away. `model` is in float32.
+    """
+    limit = request.get("suspicious_loss", 1.0) * math.log(max(vocabulary, 2))
+    is_high = loss is None or not loss <= limit
+    if not (request.get("trust_remote_code") or is_high or info["missing_keys"] or info["mismatched_keys"]):
+        return []
+    first = weights_digest(model)
+    other, _ = load(request, getattr(torch, request["dtype"]))
+    return [first, weights_digest(other.float())]
+
+
+def weights_digest(model: Any) -> str:
+    """sha256 of all parameters as float32, by name."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(model.named_parameters()):
+        digest.update(name.encode())
+        digest.update(weight.detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
 # ---------------------------------------------------------------------------------- inputs
 def encode(processor: Any, prompt: str, picture: str | None) -> dict[str, Any]:
-    """The prompt as a batch of one, as run.py makes it; one with a picture goes through the chat template."""
+    """The prompt as a batch of one, as run.py makes it; one with a picture goes through the chat template, if there is one."""
     if picture is None:
         batch = processor(prompt, return_tensors="pt")
         return {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
     from PIL import Image
 
     image = Image.open(picture).convert("RGB")
+    if not processor.chat_template:
+        batch = processor(images=image, text=prompt, return_tensors="pt")
+        return {name: tensor for name, tensor in batch.items() if name != "labels"}  # which training needs
     content = [{"type": "image", "image": image}, {"type": "text", "text": prompt}]
     chat = [{"role": "user", "content": content}]
     return dict(processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 MARK = b"doesitrun"
 """Key in a Parquet file's metadata: the version of its columns."""
+GROUP_ROWS = 500
+"""Rows that are turned into Arrow at a time: each holds its whole run.py, and a harness's memory should not grow with them."""
 
 
 # ---------------------------------------------------------------------------------- values
@@ -135,10 +138,12 @@ def to_parquet(rows: Iterable[Row]) -> bytes:
     import pyarrow.parquet as pq
 
     ordered = sorted(rows, key=lambda row: (row.model_id or "", row.plan_id or "", row.attempt or 0))
-    # to_json turns enums into their text; times stay as they are, so that no text of a time is parsed.
-    records = [row.to_json() | {"tested_at": row.tested_at} for row in ordered]
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(records, schema=schema()), sink, compression="zstd")
+    with pq.ParquetWriter(sink, schema(), compression="zstd") as writer:
+        for start in range(0, max(1, len(ordered)), GROUP_ROWS):
+            # to_json turns enums into their text; times stay as they are, so that no text of a time is parsed.
+            records = [row.to_json() | {"tested_at": row.tested_at} for row in ordered[start : start + GROUP_ROWS]]
+            writer.write_table(pa.Table.from_pylist(records, schema=schema()))
     return bytes(sink.getvalue())
 
 
@@ -149,9 +154,14 @@ def read_table(place: Path) -> pa.Table:
     `place` is a Parquet file, a workspace (its data folder is read), or any other folder of Parquet files.
     What a file lacks is null there. Raises WorkspaceError for a file that cannot be read or does not fit.
     """
+    return read_files(_parquet_files(place))
+
+
+def read_files(paths: Iterable[Path]) -> pa.Table:
+    """The rows of some files, as `read_table` gives them."""
     import pyarrow as pa
 
-    tables = [schema().empty_table(), *map(_today, _parquet_files(place))]
+    tables = [schema().empty_table(), *map(_today, paths)]
     names = list(dict.fromkeys(name for table in tables for name in table.column_names))
     fields = [_common_field(name, tables) for name in names]
     merged = pa.schema(fields, metadata=schema().metadata)
@@ -170,16 +180,33 @@ def _parquet_files(place: Path) -> list[Path]:
 
 
 def _today(path: Path) -> pa.Table:
-    """One file with the columns that we know in today's types; the others as they are, behind them."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    with unbroken(path), pq.ParquetFile(path) as file:  # not read_table: it makes columns of folders named a=b
+        table = file.read()
+    return in_todays_types(table, path)
+
+
+@contextmanager
+def unbroken(path: Path) -> Iterator[None]:
+    """Turns what Arrow says of a damaged or unreachable file into a WorkspaceError."""
+    import pyarrow as pa
+
     try:
-        with reaching(path), pq.ParquetFile(path) as file:  # not read_table: it makes columns of folders named a=b
-            table = file.read()
-    except pa.ArrowException as error:
+        with reaching(path):
+            yield
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # the latter for names of columns
         message = f"{path} is no Parquet file that can be read ({error}): delete it, or fetch it again."
         raise WorkspaceError(message) from error
+
+
+def in_todays_types(table: pa.Table, path: Path) -> pa.Table:
+    """The columns that we know in today's types; the others as they are, behind them. `path` is for the message.
+
+    Raises WorkspaceError for a value that its column cannot hold.
+    """
+    import pyarrow as pa
+
     first = {name: table.column(table.schema.get_all_field_indices(name)[0]) for name in dict.fromkeys(table.column_names)}
     known = {c.name: _cast(first[c.name], c.name, c.arrow, path) for c in COLUMNS if c.name in first}
     return pa.table(known | {name: values for name, values in first.items() if name not in known})

@@ -15,7 +15,7 @@ from doesitrun.verify.fluency import Fluency
 from doesitrun.verify.ratio import Numbers, compare, is_finite, leading_matches
 from doesitrun.verify.thresholds import THRESHOLDS
 
-Rung = Literal["reference", "executed", "numbers", "fluent"]
+Rung = Literal["reference", "executed", "numbers", "fluent", "second_prompt", "padded_batch", "long_position", "long_text"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ Finding = tuple[Reason, str]
 Rule = Callable[[Case], Finding | None]
 
 
-def _names(names: Sequence[str], most: int = 5) -> str:
+def names_of(names: Sequence[str], most: int = 5) -> str:
+    """The first names, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
@@ -76,14 +77,21 @@ def whole_checkpoint(case: Case) -> Finding | None:
     reference = case.reference
     missing = (*(reference.missing_keys if reference else ()), *case.run.missing_keys)
     if missing:
-        return Reason.MISSING_WEIGHTS, f"The checkpoint lacks tensors that the model needs: {_names(sorted(set(missing)))}."
+        return Reason.MISSING_WEIGHTS, f"The checkpoint lacks tensors that the model needs: {names_of(sorted(set(missing)))}."
     if reference and reference.mismatched_keys:
-        names = _names(reference.mismatched_keys)
+        names = names_of(reference.mismatched_keys)
         return (
             Reason.BROKEN_CHECKPOINT,
             f"Tensors of the checkpoint have another shape than the model: {names}.",
         )
     return None
+
+
+def same_weights_twice(case: Case) -> Finding | None:
+    """Two loads of the checkpoint gave the same weights. It is loaded twice only where something about it is suspicious."""
+    if case.reference is None or len(set(case.reference.weights_digests)) <= 1:
+        return None
+    return Reason.REFERENCE_BROKEN, "Two loads of the checkpoint gave different weights: some of them are drawn at random."
 
 
 def speaks_english(case: Case) -> Finding | None:
@@ -125,7 +133,7 @@ def compiled(case: Case) -> Finding | None:
 
 def no_fallback(case: Case) -> Finding | None:
     """Nothing fell back to another device or to eager mode."""
-    return (Reason.EAGER_FALLBACK, f"Fell back: {_names(case.run.fallbacks)}.") if case.run.fallbacks else None
+    return (Reason.EAGER_FALLBACK, f"Fell back: {names_of(case.run.fallbacks)}.") if case.run.fallbacks else None
 
 
 def held_its_weights(case: Case) -> Finding | None:
@@ -217,6 +225,7 @@ def reads_well(case: Case) -> Finding | None:
 
 RULES: tuple[tuple[Rung, Rule], ...] = (
     ("reference", whole_checkpoint),
+    ("reference", same_weights_twice),
     ("reference", speaks_english),
     ("reference", same_prompt),
     ("executed", compiled),
@@ -233,3 +242,6 @@ RULES: tuple[tuple[Rung, Rule], ...] = (
     ("fluent", reads_well),
 )
 """In the order in which they give the outcome: what is upstream's fault first, then what makes numbers meaningless."""
+
+NUMBERS_ALONE: tuple[Rule, ...] = (finite_logits, ranks_agree, greedy, same_prompt, finite_yardstick, right_numbers)
+"""For the layout oracle, which is eager, and whose checkpoint the run's own verdict has looked at."""

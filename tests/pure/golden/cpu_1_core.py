@@ -25,6 +25,7 @@ from pathlib import Path
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, CompileConfig, GenerationConfig
 
@@ -108,6 +109,8 @@ def run(report: Path | None) -> dict:
     """What this rank loaded, generated and measured."""
     torch.set_num_threads(1)  # a core is one thread; more would wait for each other on a busy machine
     enter("load", report)
+    cache = Path(cache_dir())
+    known = {path.name for path in cache.glob("fxgraph/*/*/*")}
     start = time.perf_counter()
     processor, model = load()
     held = weights_bytes(model)
@@ -131,6 +134,9 @@ def run(report: Path | None) -> dict:
         "second_s": second_s,
         "compiled": graphs > 0,
         "graphs": graphs,
+        "graph_hits": torch._dynamo.utils.counters["inductor"]["fxgraph_cache_hit"],
+        "graph_misses": sum(torch._dynamo.utils.counters["inductor"][f"fxgraph_cache_{why}"] for why in ("miss", "bypass")),
+        "graph_entries": [len(known), sum(1 for _ in cache.glob("fxgraph/*/*/*"))],
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "weights_bytes": held,
         "missing_keys": [],
@@ -142,7 +148,7 @@ def run(report: Path | None) -> dict:
 def run_all(report: Path | None) -> dict:
     """The result of the only rank."""
     result = run(report)
-    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs")
+    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs", "graph_hits", "graph_misses")
     result["ranks"] = [{"rank": 0} | {key: result[key] for key in keys}]
     return result
 
@@ -166,7 +172,7 @@ def main() -> None:
     print("tokens:", *result["tokens"])
     print(
         f"load {result['load_s']:.1f} s, first pass {result['first_s']:.1f} s, second pass {result['second_s']:.1f} s, "
-        f"{result['graphs']} graphs, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
+        f"{result['graphs']} graphs, {result['graph_hits']} cached, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
     )
     if report is not None:
         write_json(report / "result.json", result)

@@ -30,6 +30,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, CompileConfig, DistributedConfig, GenerationConfig
 
@@ -114,6 +115,8 @@ def run(report: Path | None) -> dict:
     """What this rank loaded, generated and measured."""
     torch.set_num_threads(1)  # a core is one thread; more would wait for each other on a busy machine
     enter("load", report)
+    cache = Path(cache_dir())
+    known = {path.name for path in cache.glob("fxgraph/*/*/*")}
     start = time.perf_counter()
     processor, model = load()
     held = weights_bytes(model)
@@ -137,6 +140,9 @@ def run(report: Path | None) -> dict:
         "second_s": second_s,
         "compiled": graphs > 0,
         "graphs": graphs,
+        "graph_hits": torch._dynamo.utils.counters["inductor"]["fxgraph_cache_hit"],
+        "graph_misses": sum(torch._dynamo.utils.counters["inductor"][f"fxgraph_cache_{why}"] for why in ("miss", "bypass")),
+        "graph_entries": [len(known), sum(1 for _ in cache.glob("fxgraph/*/*/*"))],
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "weights_bytes": held,
         "missing_keys": [],
@@ -177,7 +183,7 @@ def run_all(report: Path | None) -> dict:
             if not all(part.exists() for part in parts):
                 raise
         results = [json.loads(part.read_text()) for part in parts]
-    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs")
+    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs", "graph_hits", "graph_misses")
     result = results[0]
     result["ranks"] = [{"rank": rank} | {key: each[key] for key in keys} for rank, each in enumerate(results)]
     return result
@@ -202,7 +208,7 @@ def main() -> None:
     print("tokens:", *result["tokens"])
     print(
         f"load {result['load_s']:.1f} s, first pass {result['first_s']:.1f} s, second pass {result['second_s']:.1f} s, "
-        f"{result['graphs']} graphs, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
+        f"{result['graphs']} graphs, {result['graph_hits']} cached, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
     )
     if report is not None:
         write_json(report / "result.json", result)

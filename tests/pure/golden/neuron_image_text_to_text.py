@@ -87,9 +87,12 @@ def weights_bytes(model: torch.nn.Module) -> int:
 
 def encode(processor, device) -> dict:
     picture = Image.open(io.BytesIO(base64.b64decode(PICTURE))).convert("RGB")
-    content = [{"type": "image", "image": picture}, {"type": "text", "text": PROMPT}]
-    messages = [{"role": "user", "content": content}]
-    inputs = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt")
+    if processor.chat_template:
+        messages = [{"role": "user", "content": [{"type": "image", "image": picture}, {"type": "text", "text": PROMPT}]}]
+        inputs = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt")
+    else:  # a base model is given the picture and the plain text
+        inputs = processor(images=picture, text=PROMPT, return_tensors="pt")
+        inputs.pop("labels", None)  # some processors add what training needs
     # Token ids stay where they are; what the vision tower reads goes to the device now, pixels in the dtype of the weights.
     for name, value in inputs.items():
         if name not in ("input_ids", "attention_mask"):
@@ -130,6 +133,8 @@ def run(report: Path | None) -> dict:
     """What this rank loaded, generated and measured."""
     torch._dynamo.config.automatic_dynamic_shapes = False
     enter("load", report)
+    cache = Path(os.environ.get("TORCH_NEURONX_NEFF_CACHE_DIR", "/tmp/neff_cache"))
+    known = {path.name for path in cache.glob("**/*.neff")}
     start = time.perf_counter()
     processor, model = load()
     held = weights_bytes(model)
@@ -154,6 +159,9 @@ def run(report: Path | None) -> dict:
         "second_s": second_s,
         "compiled": graphs > 0 and bool(torch.neuron.get_dynamo_metrics()),
         "graphs": graphs,
+        "graph_hits": sum(f"{graph.graph_id}.neff" in known for graph in torch.neuron.get_dynamo_metrics()),
+        "graph_misses": sum(f"{graph.graph_id}.neff" not in known for graph in torch.neuron.get_dynamo_metrics()),
+        "graph_entries": [len(known), sum(1 for _ in cache.glob("**/*.neff"))],
         "peak_bytes": torch.neuron.max_memory_allocated(),
         "weights_bytes": held,
         "missing_keys": [],
@@ -165,7 +173,7 @@ def run(report: Path | None) -> dict:
 def run_all(report: Path | None) -> dict:
     """The result of the only rank."""
     result = run(report)
-    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs")
+    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs", "graph_hits", "graph_misses")
     result["ranks"] = [{"rank": 0} | {key: result[key] for key in keys}]
     return result
 
@@ -189,7 +197,7 @@ def main() -> None:
     print("tokens:", *result["tokens"])
     print(
         f"load {result['load_s']:.1f} s, first pass {result['first_s']:.1f} s, second pass {result['second_s']:.1f} s, "
-        f"{result['graphs']} graphs, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
+        f"{result['graphs']} graphs, {result['graph_hits']} cached, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
     )
     if report is not None:
         write_json(report / "result.json", result)

@@ -169,6 +169,8 @@ def run(report: Path | None) -> dict:
     """What this rank loaded, generated and measured."""
     torch._dynamo.config.automatic_dynamic_shapes = False
     enter("load", report)
+    cache = Path(os.environ.get("TORCH_NEURONX_NEFF_CACHE_DIR", "/tmp/neff_cache"))
+    known = {path.name for path in cache.glob("**/*.neff")}
     start = time.perf_counter()
     processor, model = load()
     held = weights_bytes(model)
@@ -195,6 +197,9 @@ def run(report: Path | None) -> dict:
         "second_s": second_s,
         "compiled": graphs > 0 and bool(torch.neuron.get_dynamo_metrics()),
         "graphs": graphs,
+        "graph_hits": sum(f"{graph.graph_id}.neff" in known for graph in torch.neuron.get_dynamo_metrics()),
+        "graph_misses": sum(f"{graph.graph_id}.neff" not in known for graph in torch.neuron.get_dynamo_metrics()),
+        "graph_entries": [len(known), sum(1 for _ in cache.glob("**/*.neff"))],
         "peak_bytes": torch.neuron.max_memory_allocated(),
         "weights_bytes": held,
         "missing_keys": [],
@@ -234,7 +239,7 @@ def run_all(report: Path | None) -> dict:
             if not all(part.exists() for part in parts):
                 raise
         results = [json.loads(part.read_text()) for part in parts]
-    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs")
+    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs", "graph_hits", "graph_misses")
     result = results[0]
     result["ranks"] = [{"rank": rank} | {key: each[key] for key in keys} for rank, each in enumerate(results)]
     return result
@@ -259,7 +264,7 @@ def main() -> None:
     print("tokens:", *result["tokens"])
     print(
         f"load {result['load_s']:.1f} s, first pass {result['first_s']:.1f} s, second pass {result['second_s']:.1f} s, "
-        f"{result['graphs']} graphs, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
+        f"{result['graphs']} graphs, {result['graph_hits']} cached, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
     )
     if report is not None:
         write_json(report / "result.json", result)
