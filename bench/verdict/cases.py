@@ -70,7 +70,7 @@ MIXTURES = [
     case
     for model in ("moe16", "moe64")
     for case in (
-        *(fault(f"an expert zeroed: {which}", model, expert=(1, which)) for which in ONE_EXPERT),
+        *(fault(f"an expert zeroed: {which}", model, expert=which) for which in ONE_EXPERT),
         fault("one head zeroed", model, faults.zeroed_head(1, 3)),
         fault("router paired with the next experts", model, faults.paired_wrongly(1)),
         fault("the same in one layer", model, faults.paired_wrongly(1, 1)),

@@ -47,7 +47,7 @@ class Bench:
         self.folders = {name: models.checkpoint(name) for name in names}
         self.loaded: dict[tuple[str, str], tuple[Any, Json]] = {}
         self.planned: dict[tuple[str, int, Dtype], Plan] = {}
-        self.visits: dict[tuple[str, int], dict[int, int]] = {}
+        self.visits: dict[str, dict[tuple[int, int], int]] = {}
         smollm2 = models.checkpoint("smollm2")
         self.judge_tokenizer = transformers.AutoTokenizer.from_pretrained(smollm2)
         self.judge_model = transformers.AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32).eval()

@@ -35,8 +35,8 @@ class Case:
     """A change that is not one of the model: see `__main__`."""
     ranks: str = ""
     """For ranks: the body of a function of `model` and `rank`."""
-    expert: tuple[int, str] | None = None
-    """For a fault of one expert: the layer, and which one by its use."""
+    expert: str = ""
+    """For a fault of one expert: which one, by its use."""
 
 
 def decoder(model: Any) -> Any:

@@ -64,10 +64,9 @@ class Measured:
 def measure(case: Case, bench: Bench) -> Measured:
     """The case, run on the device side, then against the reference and the judge."""
     plan = planned(case, bench)
-    if case.expert:
-        case, number = with_expert(case, plan, bench)
+    place = picked(visits_of(case.model, plan, bench), case.expert) if case.expert else None
     length = prompt_length(plan, bench)
-    apply = faults.later_by_one(length) if case.special == "later" else case.apply
+    apply = faults.later_by_one(length) if case.special == "later" else faults.zeroed_expert(*place) if place else case.apply
     if case.cores > 1:
         result = bench.run_ranks(plan, case.ranks)
     else:
@@ -82,9 +81,9 @@ def measure(case: Case, bench: Bench) -> Measured:
     if case.kind == "fault":
         changes = changed(case, apply, bench, plan, result, answer)
         size = fmean(changes) if all(math.isfinite(each) for each in changes) else None
-        if case.expert:
-            places = visitors(answer, case.expert[0], number)
-            visits, there = len(places), middle(sorted(changes[place] for place in places)) if places else 0.0
+        if place:
+            places = visitors(answer, *place)
+            visits, there = len(places), middle(sorted(changes[each] for each in places)) if places else 0.0
     return Measured(
         name=case.name,
         kind=case.kind,
@@ -134,35 +133,26 @@ def prompt_length(plan: Plan, bench: Bench) -> int:
     return len(bench.judge_tokenizer(plan.prompt)["input_ids"])
 
 
-def with_expert(case: Case, plan: Plan, bench: Bench) -> tuple[Case, int]:
-    """The case with the expert that its rule picks by the visits of a right run."""
-    assert case.expert
-    layer, which = case.expert
-    number = picked(visits_of(case.model, layer, plan, bench), which)
-    return dataclasses.replace(case, apply=faults.zeroed_expert(layer, number)), number
-
-
-def visits_of(model: str, layer: int, plan: Plan, bench: Bench) -> dict[int, int]:
-    """How many positions visit each expert of a layer when the model runs right."""
-    if (model, layer) not in bench.visits:
+def visits_of(model: str, plan: Plan, bench: Bench) -> dict[tuple[int, int], int]:
+    """How many positions visit each (layer, expert) when the model runs right."""
+    if model not in bench.visits:
         result = bench.run(plan, loaded(Case("", "right", model), bench))
         answer = bench.answer(plan, result)
-        bench.visits[model, layer] = {number: len(visitors(answer, layer, number)) for number in range(answer["experts"][layer])}
-    return bench.visits[model, layer]
+        places = [(layer, number) for layer, experts in enumerate(answer["experts"]) for number in range(experts)]
+        bench.visits[model] = {place: len(visitors(answer, *place)) for place in places}
+    return bench.visits[model]
 
 
-def picked(counts: dict[int, int], which: str) -> int:
-    """The expert of a rule; where none has so few visits, the one that has the fewest."""
-    order = sorted(counts, key=lambda number: (counts[number], number))
-    within = {
-        "few visits": (THRESHOLDS.many_visits, 10**9),
-        "4 to 15 visits": (THRESHOLDS.visits, THRESHOLDS.many_visits - 1),
-        "fewer than 4 visits": (0, 3),
-    }
-    if which in within:
-        low, high = within[which]
-        return next((number for number in order if low <= counts[number] <= high), order[0])
-    return order[-1] if which == "most used" else order[len(order) // 2]
+def picked(counts: dict[tuple[int, int], int], which: str) -> tuple[int, int]:
+    """The (layer, expert) of a rule: of those with so many visits, the one that has the fewest."""
+    order = sorted(counts, key=lambda place: (counts[place], place))
+    if which == "most used":
+        return order[-1]
+    if which == "middle":
+        return order[len(order) // 2]
+    few, many = THRESHOLDS.visits, THRESHOLDS.many_visits
+    low, high = {"few visits": (many, 10**9), "4 to 15 visits": (few, many - 1), "fewer than 4 visits": (1, few - 1)}[which]
+    return next(place for place in order if low <= counts[place] <= high)
 
 
 # ---------------------------------------------------------------------------------- what is not in the model
