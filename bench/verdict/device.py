@@ -47,6 +47,7 @@ class Bench:
         self.folders = {name: models.checkpoint(name) for name in names}
         self.loaded: dict[tuple[str, str], tuple[Any, Json]] = {}
         self.planned: dict[tuple[str, int, Dtype], Plan] = {}
+        self.visits: dict[tuple[str, int], dict[int, int]] = {}
         smollm2 = models.checkpoint("smollm2")
         self.judge_tokenizer = transformers.AutoTokenizer.from_pretrained(smollm2)
         self.judge_model = transformers.AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32).eval()
@@ -106,7 +107,7 @@ class Bench:
         module.load = lambda: (processor, model)
         generate = module.generate if compiled else eagerly(module.generate)
         module.generate = around(generate) if around else generate
-        torch._dynamo.utils.counters.clear()
+        torch._dynamo.utils.counters.clear()  # noqa: SLF001  the script reads them
         result: Json = module.run_all(None)
         return result if compiled else as_if_compiled(result)
 
@@ -118,9 +119,8 @@ class Bench:
         if fault:
             body = "".join(f"    {line}\n" for line in fault.strip().splitlines())
             text = replaced(text, "def weights_bytes(", f"def break_it(model, rank):\n{body}\n\ndef weights_bytes(")
-            text = replaced(
-                text, "return processor, model.eval()", 'break_it(model, int(os.environ["RANK"]))\n    return processor, model.eval()'
-            )
+            broken = 'break_it(model, int(os.environ["RANK"]))\n    return processor, model.eval()'
+            text = replaced(text, "return processor, model.eval()", broken)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             (folder / "run.py").write_text(text)
@@ -198,7 +198,3 @@ def kept_graphs() -> Iterator[None]:
         os.environ.pop("TORCHINDUCTOR_CACHE_DIR")
         if before is not None:
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = before
-
-
-def finite_only(figures: list[float]) -> list[float] | None:
-    return figures if all(abs(figure) < float("inf") for figure in figures) else None

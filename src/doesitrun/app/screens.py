@@ -15,7 +15,7 @@ from doesitrun.errors import DoesItRunError
 
 LINES = 100
 """Lines on one page at most."""
-CHANGES = 200
+CHANGES = 60
 """Models listed of each kind of change."""
 ARCHITECTURES = 16
 """Architectures in the picture; the others are in the table of the view."""
