@@ -255,6 +255,15 @@ class Reason(StrEnum):
     HARNESS_ERROR = "harness_error", Fault.HARNESS, "doesitrun itself failed.", "Report it with --debug."
 
 
+RUNGS = {
+    "reference": "the checkpoint is whole and speaks English on the CPU",
+    "executed": "compiled graphs ran on the device as planned",
+    "numbers": "the logits are as close to float32 as rounding allows",
+    "fluent": "a judge model finds the text fluent",
+}
+"""What a result can rest on, and what each of these rungs means."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Stage x reason. `reason` is None for a PASS; `detail` is the sentence that names the culprit."""

@@ -11,11 +11,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from doesitrun.outcomes import Outcome, Reason, Result
+from doesitrun.outcomes import RUNGS, Outcome, Reason, Result
 from doesitrun.records import Row, dumps
 from doesitrun.screen.terminal import COLOURS, console, fact_table, plain, program, short
 from doesitrun.store.workspace import Workspace
-from doesitrun.verify.rungs import RUNGS
 
 
 def show_row(row: Row, workspace: Workspace) -> None:
