@@ -5,7 +5,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-fast test-child test-models test-cpu test-emulated lint golden bench-overhead bench-plan clean
+BENCHES := bench-overhead bench-plan bench-verdict bench-judge bench-graphs bench-campaign bench-lookup
+
+.PHONY: demo test test-fast test-child test-models test-cpu test-emulated test-browser lint golden $(BENCHES) clean
 
 demo: $(VENV)/.demo
 	$(BIN)/doesitrun demo
@@ -21,11 +23,15 @@ test-fast: $(VENV)/.dev
 	$(BIN)/python -m pytest -q tests/pure
 	sh tests/other_pythons.sh
 
+# Real processes, servers, a browser (Debian's chromium) and Ray nodes on this machine; two files at a time.
 test-child: $(VENV)/.dev
-	$(BIN)/python -m pytest -q tests/child
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/child tests/browser
 
 test-cpu: $(VENV)/.dev
 	$(BIN)/python -m pytest -q tests/cpu tests/device
+
+test-browser: $(VENV)/.dev
+	$(BIN)/python -m pytest -q tests/browser
 
 test-emulated: $(VENV)/.dev
 	$(BIN)/python -m pytest -q tests/neuron_emulator
@@ -38,7 +44,7 @@ lint: $(VENV)/.dev
 golden: $(VENV)/.dev
 	$(BIN)/python -m tests.pure.golden_plans
 
-bench-overhead bench-plan: bench-%: $(VENV)/.dev
+$(BENCHES): bench-%: $(VENV)/.dev
 	$(BIN)/python -m bench.$*
 
 clean:

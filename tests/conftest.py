@@ -39,3 +39,17 @@ def hub() -> Iterator[Hub]:
     """An empty stand-in Hub on loopback."""
     with serve() as running:
         yield running
+
+
+@pytest.fixture
+def real_client(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """The stand-in Hub, which the real client in this very process asks, with the token and a cache of its own."""
+    from huggingface_hub import constants
+
+    for name, value in hub.environment(tmp_path / "hf").items():
+        monkeypatch.setenv(name, value)
+    # Read from the environment when it was imported, maybe long ago.
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hf" / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    return hub

@@ -6,7 +6,8 @@ DoesItRunError            1  something the tool could not do
 ├── HubError              4  the Hub did not answer, or refused
 ├── StackError            5  no usable Python environment to run the model in
 ├── WorkspaceError        6  the results folder cannot be read or written
-└── IsolationError        7  a child process could not be started or watched
+├── IsolationError        7  a child process could not be started or watched
+└── GraphStoreError       8  the store of compiled graphs cannot be reached, read or written
 
 A model that does not run is no error of the tool: it is a row. `doesitrun test` then exits with
 the code of its result (see `EXIT_CODES`). Ctrl-C exits with 130, as shells expect.
@@ -17,6 +18,8 @@ from __future__ import annotations
 from doesitrun.outcomes import Result
 
 EXIT_INTERRUPTED = 130
+EXIT_DISAGREES = 13
+"""Of `doesitrun verify`: a row says another thing than its evidence."""
 EXIT_CODES = {Result.PASS: 0, Result.FAIL: 10, Result.EXCLUDED: 11, Result.INCONCLUSIVE: 12}
 
 
@@ -60,3 +63,9 @@ class IsolationError(DoesItRunError):
     """A child process could not be started or watched."""
 
     exit_code = 7
+
+
+class GraphStoreError(DoesItRunError):
+    """The store of compiled graphs cannot be reached, read or written."""
+
+    exit_code = 8

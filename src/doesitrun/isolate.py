@@ -86,6 +86,10 @@ class Ended:
     """Processes that the host's kernel killed for memory meanwhile."""
 
 
+Start = Callable[[Sequence[str], Path, Mapping[str, str], Limits, Watch | None], Ended]
+"""What `run` is: a pool has its own, which may run the child elsewhere."""
+
+
 # ---------------------------------------------------------------------------------- one child
 def run(argv: Sequence[str], folder: Path, env: Mapping[str, str], limits: Limits, watch: Watch | None = None) -> Ended:
     """Run a command in `folder` (made if absent) until it ends or passes a limit, and kill whatever it leaves.
@@ -339,10 +343,11 @@ def run_script(
     limits: Limits | None = None,
     env: Mapping[str, str] | None = None,
     watch: Watch | None = None,
+    start: Start = run,
 ) -> dict[str, Any]:
     """Run `python script REQUEST.json ANSWER.json` in `folder` and return the answer.
 
-    `limits.start_s` bounds the whole. `env` defaults to the harness's own without its secrets. Raises StackError,
+    `limits.start_s` bounds the whole. `start` runs the child. `env` defaults to the harness's own without its secrets. Raises StackError,
     with the script's last words, when there is no answer; IsolationError when the Python cannot be started.
     """
     limits = limits or Limits()
@@ -353,7 +358,7 @@ def run_script(
     request_file.write_text(json.dumps(request), encoding="utf-8")
     environment = child_environment(os.environ, {}, keep_token=False) if env is None else env
     argv = [python, str(script.resolve()), str(request_file), str(answer_file)]
-    ended = run(argv, folder, environment, limits, watch)
+    ended = start(argv, folder, environment, limits, watch)
     why = _why_no_answer(ended, limits)
     if why is None:
         try:

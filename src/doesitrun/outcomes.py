@@ -70,11 +70,17 @@ class Reason(StrEnum):
     def result(self) -> Result:
         return self.fault.result
 
+    @property
+    def looks_intermittent(self) -> bool:
+        """True when one such failure proves little: compilers and runtimes also fail now and then."""
+        return self.value in _INTERMITTENT
+
     # choices
     NOT_PRIORITIZED = "not_prioritized", Fault.CHOICE, "Nobody has queued it.", "Run `doesitrun test` on it yourself."
     TASK = "task", Fault.CHOICE, "Its task is not tested yet.", "Pass --task if the model can do one that is."
     DUPLICATE = "duplicate", Fault.CHOICE, "It is a copy of a model that is tested.", "Look the base model up."
     GATED = "gated", Fault.CHOICE, "Its licence must be accepted on the Hub first.", "Accept it there, then set HF_TOKEN."
+    PRIVATE = "private", Fault.CHOICE, "It is private, or gone.", "Make it public, or set HF_TOKEN to a token that may read it."
     REMOTE_CODE = (
         "remote_code",
         Fault.CHOICE,
@@ -255,13 +261,7 @@ class Reason(StrEnum):
     HARNESS_ERROR = "harness_error", Fault.HARNESS, "doesitrun itself failed.", "Report it with --debug."
 
 
-RUNGS = {
-    "reference": "the checkpoint is whole and speaks English on the CPU",
-    "executed": "compiled graphs ran on the device as planned",
-    "numbers": "the logits are as close to float32 as rounding allows",
-    "fluent": "a judge model finds the text fluent",
-}
-"""What a result can rest on, and what each of these rungs means."""
+_INTERMITTENT = frozenset({Reason.COMPILER_BUG, Reason.EXECUTION_ERROR, Reason.CRASH, Reason.RANK_LOST, Reason.GROUP_START})
 
 
 @dataclass(frozen=True)

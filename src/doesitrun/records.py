@@ -18,7 +18,7 @@ from typing import Any, Self
 from doesitrun.outcomes import Reason, Result, Stage
 
 SCHEMA_VERSION = 1
-VERDICT_VERSION = 1
+VERDICT_VERSION = 2
 
 
 # ---------------------------------------------------------------------------------- devices, stacks
@@ -55,6 +55,8 @@ class Stack:
     compiler: str
     compiler_version: str
     notes: tuple[str, ...] = ()
+    machine: str = ""
+    """What its compiled graphs are made for: the device's kind, or the processor and what it can do."""
 
     @property
     def is_emulated(self) -> bool:
@@ -192,10 +194,29 @@ class Plan:
     tp_override: Mapping[str, str] | None = None
     """Rules merged into the architecture's TP plan (module pattern -> style)."""
     notes: tuple[str, ...] = ()
+    architecture: str = ""
+    """The config's first architecture."""
+    model_type: str = ""
+    longest: int = 0
+    """Most tokens that the probes may use: what memory holds a cache for. 0 asks for no probes."""
 
     @property
     def is_local(self) -> bool:
         return self.source != self.model_id
+
+    @property
+    def is_thorough(self) -> bool:
+        """True when the script also runs the probes."""
+        return self.longest > 0
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """The plan that `dumps` wrote; unknown keys (of later versions) are passed over. Raises ValueError, TypeError, KeyError."""
+        known = {f.name: values[f.name] for f in dataclasses.fields(cls) if f.name in values}
+        known["dtype"] = Dtype(known["dtype"])
+        known["rank_bytes"] = RankBytes(**known["rank_bytes"])
+        known["notes"] = tuple(known.get("notes", ()))
+        return cls(**known)
 
     @property
     def plan_id(self) -> str:
@@ -225,6 +246,17 @@ class Refusal:
     detail: str
     task: str = ""
     weights_bytes: int = 0
+    architecture: str = ""
+    model_type: str = ""
+
+
+class Blame(StrEnum):
+    """Who is at fault for wrong numbers of a sharded run."""
+
+    LIBRARY = "library"
+    """The same layout on CPU ranks is wrong, too."""
+    TARGET = "target"
+    """The same layout on CPU ranks is right."""
 
 
 # ---------------------------------------------------------------------------------- rows
@@ -300,6 +332,15 @@ class Row:
     os: str | None = column("string", "Operating system and C library.")
     graphs_uri: str | None = column("string", "Where the compiled graphs lie.")
     attempt: int | None = column("int32", "Number of the attempt at this plan, from 1.")
+    probes: str | None = column("string", "What each probe of a thorough test found, separated by semicolons; empty without probes.")
+    blame: Blame | None = column("string", "Who is at fault for wrong numbers of a sharded run: library or target; empty if not known.")
+    judge_limits: str | None = column("string", "Limits that a text had to keep to be called fluent.")
+    retry_of: str | None = column("string", "The attempt that this one repeats, because its failure looked intermittent.")
+    graph_hits: int | None = column("int32", "Compiled graphs that came from the cache, of all ranks.")
+    graph_misses: int | None = column("int32", "Graphs that had to be compiled, of all ranks.")
+    architecture: str | None = column("string", "The config's first architecture.")
+    model_type: str | None = column("string", "The config's model_type.")
+    expert_ratio: float | None = column("float64", "Largest R of the positions that visit one expert, over the run's typical position.")
 
     @property
     def is_emulated(self) -> bool:
@@ -314,7 +355,7 @@ class Row:
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """The row that `to_json` gave; unknown keys (of later versions) are passed over. Raises ValueError."""
         known: dict[str, Any] = {f.name: values.get(f.name) for f in dataclasses.fields(cls)}
-        for name, enum in (("result", Result), ("stage", Stage), ("reason", Reason)):
+        for name, enum in (("result", Result), ("stage", Stage), ("reason", Reason), ("blame", Blame)):
             known[name] = None if known[name] is None else enum(known[name])
         tested_at = known["tested_at"]
         known["tested_at"] = None if tested_at is None else datetime.fromisoformat(tested_at)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from doesitrun.outcomes import Outcome, Result, Stage
-from doesitrun.records import SCHEMA_VERSION, VERDICT_VERSION, Dtype, Plan, PlanId, Refusal, Row, Stack
+from doesitrun.records import SCHEMA_VERSION, VERDICT_VERSION, Blame, Dtype, Plan, PlanId, Refusal, Row, Stack
 from doesitrun.targets import DEVICES, TARGETS
 from doesitrun.verify import Verdict
 
@@ -34,13 +34,16 @@ def refused_row(refusal: Refusal, stack: Stack, at: datetime) -> Row:
         reason=refusal.reason,
         exclusion=refusal.detail or refusal.reason.meaning,
         weights_bytes=refusal.weights_bytes or None,
+        architecture=refusal.architecture or None,
+        model_type=refusal.model_type or None,
         tested_at=at,
     )
 
 
-def pending_row(plan: Plan, stack: Stack, run_py: str, at: datetime) -> Row:
-    """The row of a plan whose attempt begins; it has no result yet."""
+def pending_row(plan: Plan, stack: Stack, run_py: str, at: datetime, *, retry_of: Row | None = None) -> Row:
+    """The row of a plan whose attempt begins; it has no result yet. `retry_of` is the attempt that it repeats."""
     device = DEVICES.get(plan.device)
+    notes = [*plan.notes, *([f"tried again after {retry_of.reason} in attempt {retry_of.attempt}"] if retry_of else [])]
     return dataclasses.replace(
         _stack_row(stack),
         model_id=plan.model_id,
@@ -48,7 +51,7 @@ def pending_row(plan: Plan, stack: Stack, run_py: str, at: datetime) -> Row:
         ep=plan.ep,
         cores=plan.cores,
         runner=f"torch.compile({TARGETS[plan.target].fragments(plan).backend})",
-        notes="; ".join(plan.notes) or None,
+        notes="; ".join(notes) or None,
         hbm_capacity_gb=device.core_bytes / GB if device and device.core_bytes else None,
         tested_at=at,
         run_py=run_py,
@@ -57,7 +60,10 @@ def pending_row(plan: Plan, stack: Stack, run_py: str, at: datetime) -> Row:
         task=plan.task,
         device=plan.device,
         weights_bytes=plan.weights_bytes,
+        architecture=plan.architecture or None,
+        model_type=plan.model_type or None,
         prompt=plan.prompt,
+        retry_of=retry_of.run_id if retry_of else None,
     )
 
 
@@ -87,6 +93,8 @@ def measured_row(row: Row, result: Mapping[str, Any]) -> Row:
         rank_weights_bytes=max(rank["weights_bytes"] for rank in ranks),
         compiled=result["compiled"],
         graphs=result["graphs"],
+        graph_hits=_sum(ranks, "graph_hits"),
+        graph_misses=_sum(ranks, "graph_misses"),
         load_s=result["load_s"],
         compile_s=max(0.0, result["first_s"] - result["second_s"]),
         run_s=result["first_s"],
@@ -94,6 +102,12 @@ def measured_row(row: Row, result: Mapping[str, Any]) -> Row:
         output_text=result["text"],
         output_tokens=list(result["tokens"]),
     )
+
+
+def _sum(ranks: Sequence[Mapping[str, Any]], name: str) -> int | None:
+    """Over all ranks; None for a script that does not say."""
+    values = [rank.get(name) for rank in ranks]
+    return None if None in values else sum(value for value in values if value is not None)
 
 
 def judged_row(row: Row, verdict: Verdict) -> Row:
@@ -108,9 +122,17 @@ def judged_row(row: Row, verdict: Verdict) -> Row:
         english=verdict.english,
         logit_ratio=verdict.logit_ratio,
         logit_ratio_median=verdict.logit_ratio_median,
+        expert_ratio=verdict.expert_ratio,
         passage_loss=verdict.passage_loss,
         fluency_nll=verdict.fluency_nll,
+        probes="; ".join(verdict.probes) or None,
     )
+
+
+def blamed_row(row: Row, outcome: Outcome, blame: tuple[Blame | None, str], at: datetime) -> Row:
+    """The row of wrong numbers, with who is at fault and the sentence that says why."""
+    ended = ended_row(row, outcome, at)
+    return dataclasses.replace(ended, blame=blame[0], error=f"{ended.error} {blame[1]}")
 
 
 def _stack_row(stack: Stack) -> Row:

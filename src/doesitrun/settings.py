@@ -8,6 +8,9 @@ target = "neuron"             # optional: else the best target found there
 model = "HuggingFaceTB/SmolLM2-360M-Instruct"   # a Hub id or a folder
 revision = "main"
 
+[graphs]
+url = "hf://buckets/me/graphs"   # store that compiled graphs are pulled from before a run, and that run.py names
+
 [limits]                      # seconds per stage, and memory of everything a run starts
 start_s = 600
 load_s = 1800
@@ -48,6 +51,13 @@ class JudgeSettings:
 
 
 @dataclass(frozen=True)
+class GraphSettings:
+    """The store of compiled graphs: a folder, s3://BUCKET/PREFIX or hf://buckets/NAMESPACE/NAME/PREFIX."""
+
+    url: str | None = None
+
+
+@dataclass(frozen=True)
 class LimitSettings:
     """Seconds per stage; None keeps the default. Memory counts all processes of a run."""
 
@@ -66,6 +76,7 @@ class Settings:
     stacks: Mapping[str, StackSettings] = field(default_factory=dict)
     judge: JudgeSettings = field(default_factory=JudgeSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
+    graphs: GraphSettings = field(default_factory=GraphSettings)
 
 
 def load(path: Path | None = None) -> Settings:
@@ -88,7 +99,7 @@ def load(path: Path | None = None) -> Settings:
 
 def parse(values: Mapping[str, Any], source: str = FILE_NAME) -> Settings:
     """The settings in a parsed TOML document. Raises UsageError, naming the key."""
-    _check_keys(values, ("stacks", "judge", "limits"), source)
+    check_keys(values, ("stacks", "judge", "limits", "graphs"), source)
     stacks = _table(values, "stacks", source)
     return Settings(
         stacks={
@@ -96,6 +107,7 @@ def parse(values: Mapping[str, Any], source: str = FILE_NAME) -> Settings:
             for name in stacks
         },
         judge=JudgeSettings(**_strings(_table(values, "judge", source), JudgeSettings, f"{source}: judge")),
+        graphs=GraphSettings(**_strings(_table(values, "graphs", source), GraphSettings, f"{source}: graphs")),
         limits=LimitSettings(**_numbers(_table(values, "limits", source), f"{source}: limits")),
     )
 
@@ -107,8 +119,8 @@ def _table(values: Mapping[str, Any], key: str, source: str) -> Mapping[str, Any
     return table
 
 
-def _strings(values: Mapping[str, Any], kind: type[StackSettings | JudgeSettings], source: str) -> dict[str, str]:
-    _check_keys(values, [f.name for f in fields(kind)], source)
+def _strings(values: Mapping[str, Any], kind: type[StackSettings | JudgeSettings | GraphSettings], source: str) -> dict[str, str]:
+    check_keys(values, [f.name for f in fields(kind)], source)
     for key, value in values.items():
         if not isinstance(value, str) or not value:
             raise UsageError(f'{source}: {key} must be text: write {key} = "...".')
@@ -118,14 +130,15 @@ def _strings(values: Mapping[str, Any], kind: type[StackSettings | JudgeSettings
 
 
 def _numbers(values: Mapping[str, Any], source: str) -> dict[str, float]:
-    _check_keys(values, [f.name for f in fields(LimitSettings)], source)
+    check_keys(values, [f.name for f in fields(LimitSettings)], source)
     for key, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
             raise UsageError(f"{source}: {key} must be a positive number, not {value!r}.")
     return dict(values)
 
 
-def _check_keys(values: Mapping[str, Any], known: Iterable[str], source: str) -> None:
+def check_keys(values: Mapping[str, Any], known: Iterable[str], source: str) -> None:
+    """Raises UsageError, with a did-you-mean, for a key that is not known."""
     known = list(known)
     for key in values:
         if key not in known:

@@ -121,4 +121,5 @@ def _stack(name: str, python: str, target: str, facts: Mapping[str, Any]) -> Sta
         compiler=TARGETS[target].COMPILER,
         compiler_version=found.compiler_version,
         notes=found.notes,
+        machine=found.machine or found.device,
     )

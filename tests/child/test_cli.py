@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import REPOSITORY
 
 from doesitrun.cli import app
-from doesitrun.errors import EXIT_CODES, DoesItRunError
+from doesitrun.errors import EXIT_CODES, EXIT_DISAGREES, DoesItRunError
 
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
 
@@ -36,13 +36,13 @@ def test_every_command_is_documented(command: str) -> None:
 def test_every_exit_code_is_documented() -> None:
     table = (REPOSITORY / "docs" / "cli.md").read_text(encoding="utf-8").partition("## Exit codes")[2].partition("##")[0]
     documented = {int(code) for cell in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for code in cell.split(",")}
-    assert documented == {*EXIT_CODES.values(), *(kind.exit_code for kind in DoesItRunError.__subclasses__()), 1, 130}
+    assert documented == {*EXIT_CODES.values(), *(kind.exit_code for kind in DoesItRunError.__subclasses__()), 1, EXIT_DISAGREES, 130}
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["tset"], 2, "Did you mean 'test'?"),
+        (["tset"], 2, "Did you mean 'test'"),
         (["test"], 2, "Missing argument"),
         (["test", "."], 6, "workspace"),
         (["test", "org/na--me"], 2, "id"),

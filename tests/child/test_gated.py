@@ -13,7 +13,7 @@ import pytest
 from tests.pure.golden_plans import PLANS
 
 from doesitrun import campaign
-from doesitrun.campaign import asking, trial
+from doesitrun.campaign import asking, witnesses
 from doesitrun.records import Stack
 from doesitrun.settings import Settings
 from doesitrun.store.workspace import Workspace
@@ -35,5 +35,5 @@ def test_a_reference_sees_the_token_only_if_its_model_is_gated(
     context = campaign.Context(stack, Settings(), Workspace(tmp_path / "results"), lambda _: None, lambda _: None)
     plan = dataclasses.replace(PLANS["cpu_1_core"], gated=gated)
     result: Mapping[str, Any] = {"prompt_ids": [1], "tokens": [2], "top_ids": [[2]], "eos_ids": []}
-    answer, _ = trial._reference(plan, result, None, context)
+    answer, _ = witnesses.reference(plan, result, None, context)
     assert answer == {"token": seen}

@@ -169,18 +169,18 @@ def test_commands_keep_text_from_outside_in_one_word_or_are_not_offered(text: st
         assert command.isascii()
         assert command.isprintable()
         words = shlex.split(command)
-        assert words[words.index("./graphs") - 1] == f"{scheme}{text}"
-        assert words[words.index("./graphs") + 1 :] == ["&&", "export", "TORCH_NEURONX_NEFF_CACHE_DIR=$PWD/graphs"]
+        assert words[words.index("./neff_cache") - 1] == f"{scheme}{text}"
+        assert words[words.index("./neff_cache") + 1 :] == ["&&", "export", "TORCH_NEURONX_NEFF_CACHE_DIR=$PWD/neff_cache"]
     install = pip_command([("transformers", text)], "cpu")
     assert install == "" or shlex.split(install) == ["pip", "install", f"transformers=={text.partition('+')[0]}"]
 
 
 def test_graphs_are_copied_by_the_tool_of_their_address(tmp_path: Path) -> None:
     uri = "hf://buckets/org/graphs/neuronx-cc-2.28.0.0/torch-neuronx-2.14.0/neuron-trn2/entries"
-    expected = f'hf buckets sync {uri} ./graphs && export TORCH_NEURONX_NEFF_CACHE_DIR="$PWD/graphs"'
+    expected = f'hf buckets sync {uri} ./neff_cache && export TORCH_NEURONX_NEFF_CACHE_DIR="$PWD/neff_cache"'
     assert page(catalog(tmp_path, row(graphs_uri=uri)), MODEL).graphs == expected
     assert graphs_command("s3://b/x; rm -rf ~", "cpu").startswith(
-        "aws s3 sync 's3://b/x; rm -rf ~' ./graphs && export TORCHINDUCTOR_CACHE_DIR="
+        "aws s3 sync 's3://b/x; rm -rf ~' ./inductor_cache && export TORCHINDUCTOR_CACHE_DIR="
     )
     assert graphs_command("ftp://x", "neuron") == graphs_command("", "neuron") == graphs_command("s3://x", "") == ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime
 
 import pytest
@@ -76,8 +77,9 @@ def test_notes_of_plan_and_verdict_stand_side_by_side(pending: Row) -> None:
 
 
 def test_a_refusal_is_an_excluded_row_with_an_id_that_parses() -> None:
-    refusal = Refusal("org/name", "0123456789abcdef", Reason.TOO_LARGE, "Too much.", "text-generation", 10**12)
+    refusal = Refusal("org/name", "0123456789abcdef", Reason.TOO_LARGE, "Too much.", "text-generation", 10**12, "LlamaForCausalLM", "llama")
     row = rows.refused_row(refusal, STACK, NOW)
+    assert (row.architecture, row.model_type) == ("LlamaForCausalLM", "llama")
     assert (row.result, row.reason, row.exclusion, row.weights_bytes) == (Result.EXCLUDED, Reason.TOO_LARGE, "Too much.", 10**12)
     assert PlanId.parse(rows.refusal_plan_id(refusal, STACK, Dtype.BFLOAT16, 32)).cores == 0
 
@@ -89,3 +91,30 @@ def test_a_refusal_without_revision_has_an_id_too() -> None:
 
 def test_every_column_is_declared_with_a_sentence() -> None:
     assert all(column.doc.endswith(".") and column.arrow for column in COLUMNS)
+
+
+def test_a_pass_carries_its_configuration(pending: Row) -> None:
+    """What is right in one configuration may be wrong in another, so a PASS is never seen without its own."""
+    verdict = Verdict(Outcome(Stage.VERIFY), ("reference", "executed", "numbers"))
+    row = rows.ended_row(rows.judged_row(pending, verdict), verdict.outcome, NOW)
+    assert row.result is Result.PASS
+    told = (
+        "plan_id",
+        "run_py",
+        "prompt",
+        "target",
+        "device",
+        "cores",
+        "tp",
+        "ep",
+        "runner",
+        "compiler",
+        "compiler_version",
+        "rungs",
+        "torch",
+    )
+    assert [name for name in told if getattr(row, name) is None] == []
+    changes: list[dict[str, object]] = [{"cores": 8}, {"tp": 2}, {"ep": 4}, {"dtype": Dtype.FLOAT32}, {"new_tokens": 8}, {"device": "trn3"}]
+    others = [dataclasses.replace(PLAN, **change).plan_id for change in changes]
+    assert len({PLAN.plan_id, *others}) == 1 + len(changes)
+    assert row.probes is None, "it does not say that a padded batch is right, for none was tried"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from doesitrun.errors import WorkspaceError
 from doesitrun.outcomes import Reason, Result, Stage
-from doesitrun.records import COLUMNS, Row
+from doesitrun.records import COLUMNS, Blame, Row
 from doesitrun.store.table import MARK, arrow_type, clean_text, fitted, read_table, schema, to_parquet
 
 # The reference dataset's columns and types as they are published today, and an older shape of it.
@@ -178,7 +178,7 @@ VALUES = {
     "timestamp[ms, UTC]": st.datetimes(datetime(1700, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)),
     "list<int32>": st.lists(bits[32], max_size=5),
 }
-ENUMS = {"result": st.sampled_from(Result), "stage": st.sampled_from(Stage), "reason": st.sampled_from(Reason)}
+ENUMS = {name: st.sampled_from(kind) for name, kind in {"result": Result, "stage": Stage, "reason": Reason, "blame": Blame}.items()}
 any_row = st.builds(Row, **{c.name: st.none() | ENUMS.get(c.name, VALUES[c.arrow]) for c in COLUMNS})
 
 

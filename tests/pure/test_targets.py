@@ -82,3 +82,16 @@ def test_device_names_are_unique_and_their_sizes_ascend() -> None:
         assert list(device.sizes) == sorted(set(device.sizes))
         assert device.sizes[0] == 1
         assert 0 <= device.headroom < 1
+
+
+@pytest.mark.parametrize(
+    ("target", "resource", "variables"),
+    [
+        ("neuron", "neuron_cores", {"NEURON_RT_VISIBLE_CORES": "4,5,6,7"}),
+        ("cuda", "GPU", {"CUDA_VISIBLE_DEVICES": "4,5,6,7"}),
+        ("cpu", "CPU", {}),
+    ],
+)
+def test_a_child_is_shown_the_cores_that_are_its_own(target: str, resource: str, variables: dict[str, str]) -> None:
+    assert TARGETS[target].visible(range(4, 8)) == variables
+    assert resource == TARGETS[target].RESOURCE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Mapping
@@ -33,7 +34,7 @@ def reused(key: str, name: str, request: Mapping[str, Any], context: Context, *,
 
 def ask_stack(name: str, step: str, request: Mapping[str, Any], context: Context, *, keep_token: bool = False) -> dict[str, Any]:
     """The answer of a script of instack/, run in the stack. Raises StackError."""
-    folder = context.workspace.root / "scripts" / f"{name}-{os.getpid()}"
+    folder = context.workspace.root / "scripts" / f"{name}-{os.getpid()}-{secrets.token_hex(4)}"
     allowed = limits(context)
     # A script is one stage: it may take as long as a run may load and compute.
     allowed = dataclasses.replace(allowed, start_s=allowed.start_s if step == "plan" else allowed.load_s + allowed.run_s)
@@ -45,7 +46,14 @@ def ask_stack(name: str, step: str, request: Mapping[str, Any], context: Context
     try:
         with reaching(folder):
             answer = isolate.run_script(
-                INSTACK / f"{name}.py", context.stack.python, request, folder, limits=allowed, env=environment, watch=watch
+                INSTACK / f"{name}.py",
+                context.stack.python,
+                request,
+                folder,
+                limits=allowed,
+                env=environment,
+                watch=watch,
+                start=context.seat.on_host,
             )
     except KeyboardInterrupt:
         shutil.rmtree(folder, ignore_errors=True)

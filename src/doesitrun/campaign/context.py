@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from doesitrun.hub.checkpoint import Checkpoint
 from doesitrun.plan.outlines import Outline, Problem
 from doesitrun.plan.planner import PlanOptions
+from doesitrun.pool import HERE, Seat
 from doesitrun.records import Device, Dtype, Plan, Refusal, Stack, Task
 from doesitrun.settings import Settings
 from doesitrun.store.workspace import Workspace
@@ -28,6 +29,8 @@ class Ask:
     trust_remote_code: bool = False
     reference: str | None = None
     """Another checkpoint to compare with, instead of the model's own weights."""
+    thorough: bool = False
+    """True runs the probes, too."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,10 @@ class Context:
     watch: Watch
     warn: Callable[[str], None]
     """Is told, in a sentence, what the user should know but need not act on at once."""
+    graphs: str | None = None
+    """URL of a store that compiled graphs are pulled from before a run; None takes that of the settings."""
+    seat: Seat = HERE
+    """Under it children are started: here, or on the cores that a campaign gives to the model."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 from doesitrun import hub, script
 from doesitrun.campaign.asking import ask_stack, keep, kept
+from doesitrun.campaign.caching import header
 from doesitrun.campaign.context import Ask, Context, Prepared
 from doesitrun.errors import UsageError
 from doesitrun.hub.checkpoint import Checkpoint
@@ -24,7 +26,11 @@ from doesitrun.tasks import TASKS
 
 def prepare(asks: Sequence[Ask], context: Context) -> list[Prepared]:
     """The plans of many models, outlined in one process. Raises ModelNotFoundError, HubError, StackError, UsageError."""
-    opened = [hub.open_checkpoint(ask.model, ask.revision) for ask in asks]
+    return prepare_opened(asks, [hub.open_checkpoint(ask.model, ask.revision) for ask in asks], context)
+
+
+def prepare_opened(asks: Sequence[Ask], opened: Sequence[Checkpoint | Refusal], context: Context) -> list[Prepared]:
+    """The plans of models that were looked at already, outlined in one process. Raises StackError, UsageError."""
     requests = [_outline_request(ask, found) if isinstance(found, Checkpoint) else None for ask, found in zip(asks, opened, strict=True)]
     outlines = _outlines([request for request in requests if request is not None], context)
     return [
@@ -39,7 +45,9 @@ def _prepared(ask: Ask, found: Checkpoint | Refusal, outline: Outline | Problem 
         task = TASKS[ask.task or "text-generation"]
         return Prepared(None, None, device, task, options, found if isinstance(found, Refusal) else _no_outline(found))
     task = TASKS[outline.task] if isinstance(outline, Outline) else _first_task(ask, found)
-    return Prepared(found, outline, device, task, options, make_plan(found, outline, device, task, options))
+    plan = make_plan(found, outline, device, task, options)
+    plan = dataclasses.replace(plan, architecture=found.architecture, model_type=found.model_type)
+    return Prepared(found, outline, device, task, options, plan)
 
 
 def _no_outline(found: Checkpoint) -> Refusal:
@@ -65,6 +73,7 @@ def _options(ask: Ask, stack: Stack) -> PlanOptions:
         prompt=ask.prompt,
         host_memory_bytes=stack.host_memory_bytes,
         trust_remote_code=ask.trust_remote_code,
+        thorough=ask.thorough,
     )
 
 
@@ -107,7 +116,7 @@ def run_py(prepared: Prepared, context: Context) -> str:
     if isinstance(prepared.plan, Refusal):
         refusal = prepared.plan
         raise UsageError(f"{refusal.model_id} has no script, for it would not be run. {refusal.detail} {refusal.reason.advice}")
-    return script.render(prepared.plan, prepared.task, pins(context.stack))
+    return script.render(prepared.plan, prepared.task, pins(context.stack), header(context))
 
 
 def pins(stack: Stack) -> dict[str, str]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from doesitrun import hub, isolate, rows, script, verify
-from doesitrun.campaign.asking import limits, reused
+from doesitrun.campaign import evidence, oracle, witnesses
+from doesitrun.campaign.asking import limits
+from doesitrun.campaign.caching import cached, header
 from doesitrun.campaign.context import Ask, Context, Progress
 from doesitrun.campaign.planning import pins, prepare
 from doesitrun.errors import DoesItRunError, UsageError
@@ -23,27 +22,41 @@ from doesitrun.files import reaching, write_whole
 from doesitrun.hub.checkpoint import Checkpoint
 from doesitrun.outcomes import Outcome, Reason, Stage
 from doesitrun.records import Plan, Refusal, Row, dumps
-from doesitrun.settings import JudgeSettings
 from doesitrun.store.workspace import read_row, write_row
 from doesitrun.targets import TARGETS
 from doesitrun.tasks import TASKS
 
 
 def test(ask: Ask, context: Context) -> Row:
-    """The row of one model, after whatever it takes; the dataset is exported. Raises as `prepare` does, and KeyboardInterrupt."""
-    if context.stack.is_emulated and not context.workspace.root.resolve().is_relative_to(tempfile.gettempdir()):
-        raise UsageError(f"The device is emulated, so its rows go to a temporary workspace only: pass -w {tempfile.gettempdir()}/...")
+    """The row of one model, after whatever it takes; the dataset is exported. Raises as `prepare` does, and KeyboardInterrupt.
+
+    A failure that looks intermittent is tried again, once; both attempts keep their rows.
+    """
+    return try_up_to(2, ask, context)
+
+
+def try_up_to(tries: int, ask: Ask, context: Context) -> Row:
+    """As `test`, with at most so many attempts."""
+    refuse_emulated(context)
     for unknown in context.workspace.settle_interrupted().unknown:
         context.warn(unknown.problem)
     reference = None if ask.reference is None else _reference_checkpoint(ask.reference)
     (prepared,) = prepare([ask], context)
     plan = prepared.plan
-    row = _refuse(plan, ask, context) if isinstance(plan, Refusal) else _attempt(plan, reference, context)
-    _export(context)
-    return row
+    try:
+        return refuse(plan, ask, context) if isinstance(plan, Refusal) else attempt(plan, reference, context, tries)
+    finally:
+        export(context)
 
 
-def _export(context: Context) -> None:
+def refuse_emulated(context: Context) -> None:
+    """Raises UsageError where rows of an emulated device would get into a workspace that lasts."""
+    if context.stack.is_emulated and not context.workspace.root.resolve().is_relative_to(tempfile.gettempdir()):
+        raise UsageError(f"The device is emulated, so its rows go to a temporary workspace only: pass -w {tempfile.gettempdir()}/...")
+
+
+def export(context: Context) -> None:
+    """Makes the dataset say what the attempts say."""
     for warning in context.workspace.export().warnings:
         context.warn(warning)
 
@@ -55,15 +68,47 @@ def _reference_checkpoint(model: str) -> Checkpoint:
     return found
 
 
-def _refuse(refusal: Refusal, ask: Ask, context: Context) -> Row:
-    row = rows.refused_row(refusal, context.stack, _now())
+def refuse(refusal: Refusal, ask: Ask, context: Context, stage: Stage = Stage.PLAN) -> Row:
+    """The row of a model without a plan, written."""
+    row = dataclasses.replace(rows.refused_row(refusal, context.stack, _now()), stage=stage)
     plan_id = rows.refusal_plan_id(refusal, context.stack, ask.dtype, ask.new_tokens)
     return write_row(context.workspace.new_attempt(plan_id, row), row)
 
 
-def _attempt(plan: Plan, reference: Checkpoint | None, context: Context) -> Row:
-    text = script.render(plan, TASKS[plan.task], pins(context.stack))
-    row = rows.pending_row(plan, context.stack, text, _now())
+def give_up(plan: Plan, outcome: Outcome, context: Context) -> Row:
+    """The row of a plan that cannot even be tried, written."""
+    row = rows.pending_row(plan, context.stack, script.render(plan, TASKS[plan.task], pins(context.stack)), _now())
+    folder = context.workspace.new_attempt(plan.plan_id, row)
+    return write_row(folder, rows.ended_row(row, outcome, _now()))
+
+
+def close_pending(plan: Plan, outcome: Outcome, context: Context) -> Row:
+    """The row of the newest attempt at the plan, which a fault of ours left pending, written."""
+    folders = (context.workspace.attempts / plan.plan_id).iterdir()
+    folder = max((each for each in folders if each.name.isdigit()), key=lambda each: int(each.name))
+    row = read_row(folder)
+    if isinstance(row, Row) and row.result is None:
+        return write_row(folder, rows.ended_row(row, outcome, _now()))
+    return give_up(plan, outcome, context)
+
+
+def attempt(plan: Plan, reference: Checkpoint | None, context: Context, tries: int = 2) -> Row:
+    """The row of an attempt at a plan, written; a KeyboardInterrupt leaves one, too, and comes through.
+
+    Of several attempts it is the last: the first one whose failure, if any, does not look intermittent.
+    """
+    row = _attempt(plan, reference, context, None)
+    for _ in range(1, tries):
+        if row.reason is None or not row.reason.looks_intermittent:
+            break
+        context.warn(f"{row.model_id}: {row.reason.value} may come and go, so it is tried once more; both attempts are kept.")
+        row = _attempt(plan, reference, context, row)
+    return row
+
+
+def _attempt(plan: Plan, reference: Checkpoint | None, context: Context, earlier: Row | None) -> Row:
+    text = script.render(plan, TASKS[plan.task], pins(context.stack), header(context))
+    row = rows.pending_row(plan, context.stack, text, _now(), retry_of=earlier)
     folder = context.workspace.new_attempt(plan.plan_id, row)
     try:
         with reaching(folder):
@@ -72,7 +117,6 @@ def _attempt(plan: Plan, reference: Checkpoint | None, context: Context) -> Row:
             return write_row(folder, _tried(plan, row, folder, reference, context))
     except KeyboardInterrupt:
         write_row(folder, rows.ended_row(row, Outcome(_stage(folder), Reason.INTERRUPTED, "It was stopped by the user."), _now()))
-        _export(context)
         raise
     except DoesItRunError as error:
         return write_row(folder, rows.ended_row(row, Outcome(_stage(folder), Reason.HARNESS_ERROR, str(error)), _now()))
@@ -86,18 +130,21 @@ def _tried(plan: Plan, row: Row, folder: Path, reference: Checkpoint | None, con
     def watch(stage: Stage, elapsed_s: float) -> None:
         context.watch(Progress(stage, elapsed_s, expected.get(stage)))
 
-    with _compiler_safe(graphs_folder(context)) as cache:
-        variables = TARGETS[plan.target].environment(str(cache))
+    with cached(plan, context) as cache:
+        variables = TARGETS[plan.target].environment(str(cache.folder))
         environment = isolate.child_environment(os.environ, variables, keep_token=plan.gated)
-        ended = isolate.run(argv, folder, environment, limits(context), watch)
+        ended = context.seat.on_device(argv, folder, environment, limits(context), watch)
+        result = isolate.read_result(folder)
+        measured = cache.collected(rows.measured_row(row, result), result) if result and verify.is_usable(plan, result) else row
+        row = cache.noted(row)
+        write_whole(folder / "graphs.json", dumps(cache.record()).encode())
     write_whole(folder / "ended.json", dumps(ended).encode())
-    result = isolate.read_result(folder)
     outcome = explain(ended, result, isolate.read_log(folder), plan.target)
     if outcome is not None:
-        return rows.ended_row(row, outcome, _now(), wall_s=ended.wall_s)
+        return rows.ended_row(row, evidence.in_probe(outcome, folder), _now(), wall_s=ended.wall_s)
     if result is None or not verify.is_usable(plan, result):
         return rows.ended_row(row, verify.verdict(plan, result or {}, None, None).outcome, _now(), wall_s=ended.wall_s)
-    return _judged(plan, rows.measured_row(row, result), result, reference, ended.wall_s, context)
+    return _judged(plan, dataclasses.replace(measured, wall_s=round(ended.wall_s)), result, folder, reference, context)
 
 
 def _expected(folder: Path) -> dict[str, float]:
@@ -108,77 +155,31 @@ def _expected(folder: Path) -> dict[str, float]:
     return {stage: value for stage, value in seconds.items() if value is not None}
 
 
-def _judged(plan: Plan, row: Row, result: Mapping[str, Any], reference: Checkpoint | None, wall_s: float, context: Context) -> Row:
-    """The row after the reference and the judge were heard."""
+def _judged(plan: Plan, row: Row, result: Mapping[str, Any], folder: Path, reference: Checkpoint | None, context: Context) -> Row:
+    """The row after the reference and the judge were heard; what they said is kept beside the result."""
+    context.seat.leave_device(verify.reference_memory(plan))
     try:
-        answer, reference_s = _reference(plan, result, reference, context)
+        answer, reference_s = witnesses.reference(plan, result, reference, context)
     except DoesItRunError as error:
-        return rows.ended_row(row, Outcome(Stage.VERIFY, Reason.REFERENCE_FAILED, str(error)), _now(), wall_s=wall_s)
+        return rows.ended_row(row, Outcome(Stage.VERIFY, Reason.REFERENCE_FAILED, str(error)), _now())
+    evidence.keep(folder, evidence.REFERENCE, answer)
     row = dataclasses.replace(row, reference_s=reference_s)
     word = None
     if verify.needs_judge(plan):
         try:
-            word, judge_s, name = _judge(plan, result, context)
+            word, judge_s, name = witnesses.judge(plan, result, context)
         except DoesItRunError as error:
-            return rows.ended_row(row, Outcome(Stage.VERIFY, Reason.JUDGE_FAILED, str(error)), _now(), wall_s=wall_s)
-        row = dataclasses.replace(row, judge_s=judge_s, judge=name)
+            return rows.ended_row(row, Outcome(Stage.VERIFY, Reason.JUDGE_FAILED, str(error)), _now())
+        evidence.keep(folder, evidence.JUDGE, word)
+        row = dataclasses.replace(row, judge_s=judge_s, judge=name, judge_limits=verify.judge_limits())
     found = verify.verdict(plan, result, answer, word)
-    return rows.ended_row(rows.judged_row(row, found), found.outcome, _now(), wall_s=wall_s)
-
-
-def _reference(plan: Plan, result: Mapping[str, Any], other: Checkpoint | None, context: Context) -> tuple[dict[str, Any] | None, float]:
-    """The reference's answer and seconds; no answer when the host's memory cannot hold it."""
-    if verify.reference_memory(plan) > context.stack.host_memory_bytes:
-        return None, 0.0
-    if other is not None:
-        plan = dataclasses.replace(plan, model_id=other.model_id, revision=other.revision, source=other.source, gated=other.gated)
-    request = verify.reference_request(plan, result)
-    key = verify.reference_key(plan, request, context.stack.versions)
-    if request["picture"] is not None:
-        request["picture"] = str(resources.files("doesitrun") / "tasks" / request["picture"])
-    return reused(key, "reference", request, context, keep_token=plan.gated)
-
-
-def _judge(plan: Plan, result: Mapping[str, Any], context: Context) -> tuple[dict[str, Any], float, str]:
-    """The judge's answer and seconds, and the judge's name for the row."""
-    settings = context.settings.judge
-    request = verify.judge_request(plan, result, settings.model, settings.revision)
-    name = _judge_name(settings)
-    key = verify.judge_key({**request, "model": name}, context.stack.versions)
-    return *reused(key, "judge", request, context), name
-
-
-def _judge_name(settings: JudgeSettings) -> str:
-    """The judge and its revision; for a folder, the sha256 of its content stands for the revision."""
-    found = hub.open_checkpoint(settings.model, settings.revision)
-    if isinstance(found, Refusal):
-        raise UsageError(f"{settings.model} cannot judge ({found.detail or found.reason.meaning}): set judge.model in doesitrun.toml.")
-    return f"{found.model_id}@{found.revision}"
+    row = rows.judged_row(row, found)
+    if reference is None and oracle.is_asked(plan, found):
+        return rows.blamed_row(row, found.outcome, oracle.word(plan, folder, context), _now())
+    return rows.ended_row(row, found.outcome, _now())
 
 
 # ---------------------------------------------------------------------------------- small things
-def graphs_folder(context: Context) -> Path:
-    """Where compiled graphs are kept: one folder per compiler and framework version, for their keys may not hold these."""
-    stack = context.stack
-    own = [column for column, name in TARGETS[stack.target].VERSION_COLUMNS.items() if name != stack.compiler]
-    framework = "_".join(f"{name.replace('_', '-')}-{stack.versions[name]}" for name in own or ["torch"] if name in stack.versions)
-    return context.workspace.root.resolve() / "graphs" / stack.target / f"{stack.compiler}-{stack.compiler_version}" / framework
-
-
-@contextmanager
-def _compiler_safe(folder: Path) -> Iterator[Path]:
-    """The folder, or a link to it whose path needs no quotes: compilers are called with paths that nobody quoted."""
-    with reaching(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    if re.fullmatch(r"[A-Za-z0-9._/+@=-]+", str(folder)):
-        yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="doesitrun-graphs-") as place:
-        link = Path(place) / "graphs"
-        link.symlink_to(folder, target_is_directory=True)
-        yield link
-
-
 def _stage(folder: Path) -> Stage:
     try:
         return Stage((folder / "stage").read_text(encoding="utf-8"))

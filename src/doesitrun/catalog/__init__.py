@@ -39,7 +39,7 @@ from doesitrun.catalog.plain import as_json
 from doesitrun.catalog.snapshot import Catalog
 from doesitrun.catalog.source import Source, open_data
 from doesitrun.catalog.words import FAULTS, forecast_words, pair_words, why_forecast
-from doesitrun.outcomes import RUNGS
+from doesitrun.verify.rungs import RUNGS
 
 __all__ = [
     "FAULTS",

@@ -22,8 +22,9 @@ from doesitrun.catalog.words import (
     why_forecast,
 )
 from doesitrun.errors import ModelNotFoundError, WorkspaceError
-from doesitrun.outcomes import RUNGS, Result
+from doesitrun.outcomes import Result
 from doesitrun.records import Forecast
+from doesitrun.verify.rungs import PROBES, RUNGS
 
 _NEAR_NAMES = 3
 _ALIKE = 3
@@ -185,7 +186,7 @@ def _evidence(values: Mapping[str, Any]) -> Evidence:
         ("capacity", values.get("hbm_capacity_gb")),
     ]
     return Evidence(
-        rungs=tuple((rung, RUNGS.get(rung, rung)) for rung in rungs),
+        rungs=tuple((rung, (RUNGS | PROBES).get(rung, rung)) for rung in rungs),
         cpu_match=values.get("cpu_match") or "",
         match_tokens=values.get("match_tokens"),
         logit_ratio=values.get("logit_ratio"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from doesitrun.catalog.answers import Pair, Query, View
+from doesitrun.errors import UsageError
 from doesitrun.outcomes import Fault, Reason, Result
 from doesitrun.records import Forecast
 from doesitrun.targets import TARGETS
@@ -24,7 +24,6 @@ FAULTS = {
 """What a fault says of the model."""
 
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.!_-]*(\+[0-9A-Za-z._-]+)?")
-_TOOLS = {"hf://buckets/": "hf buckets sync", "s3://": "aws s3 sync"}
 
 
 @cache
@@ -133,16 +132,18 @@ def pip_command(found: Sequence[tuple[str, str]], target: str) -> str:
 
 
 def graphs_command(uri: str, target: str) -> str:
-    """One line that copies compiled graphs to ./graphs and sets the variables by which run.py finds them there.
+    """One line that copies published graphs and sets the variables by which run.py finds them.
 
     "" for an address that no common tool can copy, or that is not plain enough to be pasted into a shell.
     """
-    tool = next((tool for scheme, tool in _TOOLS.items() if uri.startswith(scheme)), "")
-    if not tool or target not in TARGETS or not (uri.isascii() and uri.isprintable()):
+    from doesitrun.graphs import copying
+
+    if target not in TARGETS or not uri.startswith(("hf://", "s3://")):
         return ""
-    place = "$PWD/graphs"
-    variables = {name: value for name, value in TARGETS[target].environment(place).items() if value.startswith(place)}
-    return " && ".join([f"{tool} {shlex.quote(uri)} ./graphs", *(f'export {name}="{value}"' for name, value in variables.items())])
+    try:
+        return " && ".join(copying(uri, target).lines)
+    except (UsageError, ValueError):
+        return ""
 
 
 def pair_words(pair: Pair) -> str:

@@ -8,7 +8,8 @@ import sys
 import traceback
 from typing import NoReturn
 
-from doesitrun.cli import demo, environment, lookup, models  # noqa: F401 their commands are added by importing them
+# Their commands are added by importing them.
+from doesitrun.cli import campaigns, demo, environment, graphs, hub, lookup, models, serve, verify  # noqa: F401
 from doesitrun.cli.app import app
 from doesitrun.errors import EXIT_INTERRUPTED, DoesItRunError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Annotated
 
@@ -24,6 +25,7 @@ from doesitrun.cli.options import (
     StackName,
     Target,
     TaskName,
+    Thorough,
     WorkspaceFolder,
     context_of,
     planning_context,
@@ -46,7 +48,10 @@ def test(
     new_tokens: NewTokens = 32,
     prompt: Prompt = None,
     reference: Annotated[str | None, typer.Option(help="Compare with this checkpoint instead of the model's own weights.")] = None,
+    thorough: Thorough = False,
+    repeat: Annotated[int, typer.Option(min=1, help="Fresh attempts; more than one gives a flake rate.")] = 1,
     trust_remote_code: RemoteCode = False,
+    graphs: Annotated[str | None, typer.Option(help="Store to pull compiled graphs from first: a folder, s3:// or hf://.")] = None,
     stack: StackName = None,
     workspace: WorkspaceFolder = DEFAULT_WORKSPACE,
     config: Config = None,
@@ -56,13 +61,20 @@ def test(
 
     It plans the model, writes its run.py, runs it isolated, compares what it generated with the CPU, and leaves
     everything in the workspace. The exit status is 0 for PASS, 10 for FAIL, 11 for EXCLUDED and 12 for INCONCLUSIVE.
+    A failure that looks intermittent is tried again, once. --repeat 10 says how often it ends otherwise than usual,
+    and the exit status is that of the usual end. --thorough also tries a second prompt, a padded batch, a long
+    position and a long text, each of which becomes a rung of the row.
     """
     from doesitrun import campaign, screen
 
-    asked = campaign.Ask(model, revision, task, device, cores, dtype, new_tokens, prompt, trust_remote_code, reference)
+    asked = campaign.Ask(model, revision, task, device, cores, dtype, new_tokens, prompt, trust_remote_code, reference, thorough)
     with screen.progress(as_json=as_json) as watch:
-        context = context_of(stack, target or target_of(device), workspace, config, watch)
-        row = campaign.test(asked, context)
+        context = dataclasses.replace(context_of(stack, target or target_of(device), workspace, config, watch), graphs=graphs)
+        rows = list(campaign.repeat(asked, context, repeat)) if repeat > 1 else [campaign.test(asked, context)]
+    if repeat > 1:
+        screen.show_repeats(rows, as_json=as_json)
+        raise typer.Exit(EXIT_CODES[campaign.flakes(rows).usual or Result.INCONCLUSIVE])
+    (row,) = rows
     if as_json:
         print(json.dumps(row.to_json(), ensure_ascii=False))
     else:
@@ -114,6 +126,7 @@ def script(
     dtype: DtypeOption = Dtype.BFLOAT16,
     new_tokens: NewTokens = 32,
     prompt: Prompt = None,
+    thorough: Thorough = False,
     trust_remote_code: RemoteCode = False,
     stack: StackName = None,
     workspace: WorkspaceFolder = DEFAULT_WORKSPACE,
@@ -122,7 +135,7 @@ def script(
     """Print the run.py that `test` would run, and stop."""
     from doesitrun import campaign, screen
 
-    asked = campaign.Ask(model, revision, task, device, cores, dtype, new_tokens, prompt, trust_remote_code)
+    asked = campaign.Ask(model, revision, task, device, cores, dtype, new_tokens, prompt, trust_remote_code, thorough=thorough)
     with screen.progress(as_json=False) as watch:
         context = planning_context(stack, target, device, workspace, config, watch)
         (prepared,) = campaign.prepare([asked], context)

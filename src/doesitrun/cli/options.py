@@ -23,6 +23,7 @@ StackName = Annotated[str | None, typer.Option("--stack", help="Python environme
 WorkspaceFolder = Annotated[Path, typer.Option("--workspace", "-w", help="Folder for attempts, dataset and caches.")]
 Config = Annotated[Path | None, typer.Option(help="Settings file. Default: ./doesitrun.toml, if it is there.")]
 RemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run the code in this one model's repository.")]
+Thorough = Annotated[bool, typer.Option("--thorough", help="Also run the probes: a second prompt, padding, long texts.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON value per line, for programs.")]
 DEFAULT_WORKSPACE = Path("results")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from doesitrun.errors import HubError, ModelNotFoundError, UsageError
+from doesitrun.errors import DoesItRunError, HubError, ModelNotFoundError, UsageError
 from doesitrun.hub.checkpoint import (
     CONFIG,
     INDEX,
@@ -74,22 +74,26 @@ def _check_id(model: str) -> None:
 
 def _open_repository(model_id: str, revision: str | None) -> Checkpoint | Refusal:
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import EntryNotFoundError, GatedRepoError
+    from huggingface_hub.errors import GatedRepoError, RemoteEntryNotFoundError
 
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
     try:
         info = api.model_info(model_id, revision=revision, timeout=TIMEOUT_S)
-        return _described(api, model_id, info)
+        return described(api, model_id, info)
     except GatedRepoError:
         detail = f"{model_id} is gated: its licence must be accepted on its Hub page, and HF_TOKEN set to a token that may read it."
         return Refusal(model_id, revision or "main", Reason.GATED, detail)
-    except EntryNotFoundError:
+    except RemoteEntryNotFoundError:
         return Refusal(model_id, revision or "main", Reason.NOT_TRANSFORMERS, f"{model_id} has no {CONFIG} at this revision.")
     except Exception as error:
-        raise _failure(error, model_id, revision) from error
+        raise failure(error, model_id, revision) from error
 
 
-def _described(api: Any, model_id: str, info: Any) -> Checkpoint | Refusal:
+def described(api: Any, model_id: str, info: Any, *, headers: bool = True) -> Checkpoint | Refusal:
+    """A model that the Hub has told of, after its config was read. Raises what huggingface_hub raises.
+
+    `headers=False` reads no weight headers, which take a request per shard.
+    """
     names = [sibling.rfilename for sibling in info.siblings or ()]
     if CONFIG not in names:
         what = "is a diffusers pipeline" if "model_index.json" in names else f"has no {CONFIG}, so it is not a transformers checkpoint"
@@ -99,7 +103,7 @@ def _described(api: Any, model_id: str, info: Any) -> Checkpoint | Refusal:
         return Refusal(model_id, info.sha, Reason.INVALID_CONFIG, config)
     if WEIGHTS not in names and INDEX not in names:
         return Refusal(model_id, info.sha, *missing_weights(model_id, names))
-    stored, tensors = _stored(api, model_id, info)
+    stored, tensors = _stored(api, model_id, info, headers=headers)
     return describe(
         model_id=model_id,
         revision=info.sha,
@@ -119,11 +123,11 @@ def _download(api: Any, model_id: str, revision: str, name: str) -> dict[str, An
     return read_config(Path(api.hf_hub_download(model_id, name, revision=revision)))
 
 
-def _stored(api: Any, model_id: str, info: Any) -> tuple[Mapping[str, int], Mapping[str, StoredTensor] | None]:
+def _stored(api: Any, model_id: str, info: Any, *, headers: bool) -> tuple[Mapping[str, int], Mapping[str, StoredTensor] | None]:
     """Elements by dtype as the Hub has counted them; where it has not, the headers are read, one request per shard."""
     counted = getattr(info.safetensors, "parameters", None)
-    if counted:
-        return dict(counted), None
+    if counted or not headers:
+        return dict(counted or {}), None
     from huggingface_hub.errors import NotASafetensorsRepoError, SafetensorsParsingError
 
     try:
@@ -135,11 +139,23 @@ def _stored(api: Any, model_id: str, info: Any) -> tuple[Mapping[str, int], Mapp
     return {}, tensors
 
 
-def _failure(error: Exception, model_id: str, revision: str | None) -> Exception:
+def _status(error: BaseException | None) -> int | None:
+    """The HTTP status behind an error. A file that could not be fetched hides it: its error says no more than "not found"."""
+    while error is not None:
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status is not None:
+            return int(status)
+        error = error.__cause__
+    return None
+
+
+def failure(error: Exception, model_id: str, revision: str | None) -> Exception:
     """Our error for one of the Hub's. Only its class and status are told: its text may hold a token or a signed address."""
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
-    status = getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(error, DoesItRunError):
+        return error
+    status = _status(error)
     if isinstance(error, RevisionNotFoundError):
         return ModelNotFoundError(f"{model_id} has no revision {revision!r}: pass a branch, a tag or a commit that it has.")
     if isinstance(error, RepositoryNotFoundError) or status == 404:

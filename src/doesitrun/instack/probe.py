@@ -2,7 +2,8 @@
 
 Usage: python probe.py REQUEST.json ANSWER.json. The request is empty; the answer holds `python`, `os`,
 `cpu_count`, `host_memory_bytes`, `distributions` (name -> version), `device_files`, `gpus` (model names),
-`kernel_modules` (name -> version) and `product` (the machine's type, as the firmware tells it).
+`kernel_modules` (name -> version), `product` (the machine's type, as the firmware tells it), `architecture` and
+`cpu_flags` (what the processor can do).
 """
 
 import json
@@ -27,6 +28,8 @@ def facts() -> dict[str, Any]:
         "gpus": _gpus(),
         "kernel_modules": {name: text for name in ("neuron", "nvidia") if (text := _read(f"/sys/module/{name}/version"))},
         "product": _read("/sys/devices/virtual/dmi/id/product_name"),
+        "architecture": platform.machine(),
+        "cpu_flags": _cpu_flags(),
     }
 
 
@@ -50,6 +53,12 @@ def _host_memory_bytes() -> int:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [int(text) for path in _CGROUP_LIMITS if (text := _read(path)).isdigit()]
     return min([total, *(limit for limit in limits if limit > 0)])
+
+
+def _cpu_flags() -> list[str]:
+    """The features of the first processor, as the kernel names them."""
+    lines = (line.partition(":") for line in _read("/proc/cpuinfo").splitlines())
+    return next((value.split() for name, _, value in lines if name.strip() in ("flags", "Features")), [])
 
 
 def _gpus() -> list[str]:

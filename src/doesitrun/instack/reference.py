@@ -15,17 +15,27 @@ float32 in every dtype, and the modules that a class lists in `_keep_in_fp32_mod
 (`model.to(bfloat16)`) would round those, which no right run does; so for a float32 plan, whose yardstick
 is bfloat16, the checkpoint is loaded a second time.
 
+A mixture of experts needs more. Its routers choose between near ties, so rounding alone can pick another
+expert, after which the logits of that position are far off; and a single low-precision run does so at few
+positions only. So it is run in low precision three times, twice with every linear layer's output shaken by
+one unit in its last place, to stand for other right devices. The answer tells which experts each position
+visits in all of these runs, for faults of a rarely visited expert to be looked for where it is visited.
+
 This file runs in the stack's Python: it imports torch and transformers, and nothing of doesitrun.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import inspect
 import json
 import math
 import platform
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +43,8 @@ import torch
 import transformers
 
 WIDE = torch.float32
+SHAKES = 2
+"""Shaken runs of a mixture of experts."""
 
 
 def main(request_path: Path, answer_path: Path) -> None:
@@ -54,36 +66,88 @@ def answer_to(request: dict[str, Any]) -> dict[str, Any]:
     model, info = load(request, getattr(torch, request["dtype"]))
     clock.lap("load")
     processor = load_processor(request)
-    inputs = encode(processor, request["prompt"], request.get("picture"))
-    prompt_ids = inputs["input_ids"][0].tolist()
-    inputs = rounded(with_tokens(inputs, request["tokens"]), low)
+    texts = texts_of(request, processor, low)
     clock.lap("encode")
     if request["dtype"] == "float32":
-        wide = step_logits(model, inputs, len(request["tokens"]))
+        wide = [read(model, text) for text in texts]
         passage = passage_loss(model, processor, request["passage"])
         clock.lap("fp32")
+        digests = two_loads(model, request, info, passage["passage_loss"], wide[0].logits.shape[-1])
         model, _ = load(request, low)
-        narrow = step_logits(model, inputs, len(request["tokens"]))
+        narrow, shaken = in_low_precision(model, texts)
         clock.lap("low")
     else:
-        narrow = step_logits(model, inputs, len(request["tokens"]))
+        narrow, shaken = in_low_precision(model, texts)
         clock.lap("low")
         model.float()
-        wide = step_logits(model, inputs, len(request["tokens"]))
+        wide = [read(model, text) for text in texts]
         passage = passage_loss(model, processor, request["passage"])
         clock.lap("fp32")
+        digests = two_loads(model, request, info, passage["passage_loss"], wide[0].logits.shape[-1])
+    own, *others = [figures_of(*runs, request["eos_ids"]) for runs in zip(texts, wide, narrow, shaken, strict=True)]
+    probes = len(others) - len(request.get("probes", ()))
     return {
         **loading(info),
         **passage,
-        "vocab_size": wide.shape[-1],
+        **own,
+        "passages": others[:probes],
+        "probes": others[probes:],
+        "weights_digests": digests,
+        "experts": [module.num_experts for module in experts(model)],
+        "vocab_size": wide[0].logits.shape[-1],
         "low_dtype": str(low).removeprefix("torch."),
-        "fp32": picked(wide, request["top_ids"]),
-        "low": picked(narrow, request["top_ids"]),
-        "fp32_argmax": best(wide, request["eos_ids"]),
-        "low_argmax": best(narrow, request["eos_ids"]),
-        "prompt_ids": prompt_ids,
+        "prompt_ids": texts[0].prompt_ids,
         "seconds": clock.seconds,
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "python": platform.python_version()},
+    }
+
+
+@dataclass(frozen=True)
+class Text:
+    """What the device read: inputs whose last `steps` positions gave the logits of `top_ids`."""
+
+    prompt_ids: list[int]
+    inputs: dict[str, Any]
+    steps: int
+    top_ids: list[list[int]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a run made of a text: logits [steps, vocabulary], and the experts chosen [layers of experts, steps, chosen]."""
+
+    logits: Any
+    chosen: list[Any]
+
+
+def texts_of(request: dict[str, Any], processor: Any, dtype: Any) -> list[Text]:
+    """The prompt with the device's tokens, then the passages that it was given, then the sequences of the probes, each alone."""
+    prompt = encode(processor, request["prompt"], request.get("picture"))
+    texts = [text_of(prompt, request["tokens"], request["top_ids"], dtype)]
+    for passage in request.get("passages", ()):
+        ids = torch.tensor([passage["prompt_ids"]], dtype=torch.long)
+        # With a picture, a passage follows the prompt; else it has as many ids of its own.
+        given = {**prompt, "input_ids": ids} if request.get("picture") else {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        texts.append(text_of(given, passage["tokens"], passage["top_ids"], dtype))
+    for probe in request.get("probes", ()):
+        ids = torch.tensor([probe["prompt_ids"]], dtype=torch.long)
+        texts.append(text_of({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, probe["tokens"], probe["top_ids"], dtype))
+    return texts
+
+
+def text_of(inputs: dict[str, Any], tokens: list[int], top_ids: list[list[int]], dtype: Any) -> Text:
+    return Text(inputs["input_ids"][0].tolist(), rounded(with_tokens(inputs, tokens), dtype), len(tokens), top_ids)
+
+
+def figures_of(text: Text, wide: Reading, narrow: Reading, shaken: list[Reading], eos_ids: list[int]) -> dict[str, Any]:
+    """The logits of the device's best ids in all runs, the CPU's own choices, and the experts that each position visits in all runs."""
+    return {
+        "fp32": picked(wide.logits, text.top_ids),
+        "low": picked(narrow.logits, text.top_ids),
+        "shaken": [picked(each.logits, text.top_ids) for each in shaken],
+        "visits": agreed([wide, narrow, *shaken]),
+        "fp32_argmax": best(wide.logits, eos_ids),
+        "low_argmax": best(narrow.logits, eos_ids),
     }
 
 
@@ -142,6 +206,30 @@ def loading(info: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
+def two_loads(model: Any, request: dict[str, Any], info: dict[str, Any], loss: float | None, vocabulary: int) -> list[str]:
+    """Digests of the weights of two loads, where something is suspicious; else none, for a second load costs as much as the first.
+
+    Weights that the checkpoint does not hold are drawn at random. transformers' own classes name those as missing;
+    a repository's own code may not, and then the second load, or the loss, gives it away. `model` is in float32.
+    """
+    limit = request.get("suspicious_loss", 1.0) * math.log(max(vocabulary, 2))
+    is_high = loss is None or not loss <= limit
+    if not (request.get("trust_remote_code") or is_high or info["missing_keys"] or info["mismatched_keys"]):
+        return []
+    first = weights_digest(model)
+    other, _ = load(request, getattr(torch, request["dtype"]))
+    return [first, weights_digest(other.float())]
+
+
+def weights_digest(model: Any) -> str:
+    """sha256 of all parameters as float32, by name."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(model.named_parameters()):
+        digest.update(name.encode())
+        digest.update(weight.detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
 # ---------------------------------------------------------------------------------- inputs
 def encode(processor: Any, prompt: str, picture: str | None) -> dict[str, Any]:
     """The prompt as a batch of one, as run.py makes it; one with a picture goes through the chat template, if there is one."""
@@ -180,6 +268,67 @@ def rounded(inputs: dict[str, Any], dtype: Any) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------------------- logits
+def read(model: Any, text: Text) -> Reading:
+    """What the model makes of the text's last positions."""
+    chosen: list[Any] = []
+
+    def listen(_: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        # (hidden states, the chosen experts, their weights); the second has two names among the classes.
+        index: Any = given[1] if len(given) > 1 else named.get("top_k_index", named.get("router_indices"))
+        chosen.append(index.reshape(-1, index.shape[-1])[-text.steps :].clone())
+
+    hooks = [module.register_forward_pre_hook(listen, with_kwargs=True) for module in experts(model)]
+    try:
+        return Reading(step_logits(model, text.inputs, text.steps), chosen)
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def in_low_precision(model: Any, texts: list[Text]) -> tuple[list[Reading], list[list[Reading]]]:
+    """What the model makes of each text as it is, and shaken; a model without experts is not shaken."""
+    narrow = [read(model, text) for text in texts]
+    shaken: list[list[Reading]] = [[] for _ in texts]
+    for seed in range(SHAKES if experts(model) else 0):
+        with shaking(model, seed):
+            for readings, text in zip(shaken, texts, strict=True):
+                readings.append(read(model, text))
+    return narrow, shaken
+
+
+def experts(model: Any) -> list[Any]:
+    """The modules that hold a layer's experts, in order; transformers marks them all in the same way."""
+    return [module for module in model.modules() if hasattr(module, "_is_expert_parallel")]
+
+
+@contextlib.contextmanager
+def shaking(model: Any, seed: int) -> Iterator[None]:
+    """Every linear layer's output off by up to one unit of roundoff, as another device's right arithmetic may be."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def shake(_: Any, __: Any, output: Any) -> Any:
+        noise = 2 * torch.rand(output.shape, generator=generator) - 1
+        return (output.to(WIDE) * (1 + noise * torch.finfo(output.dtype).eps / 2)).to(output.dtype)
+
+    hooks = [module.register_forward_hook(shake) for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def agreed(readings: list[Reading]) -> list[list[list[int]]]:
+    """The experts that every run chose, by layer and position."""
+    layers = zip(*(reading.chosen for reading in readings), strict=True)
+    return [[common(runs) for runs in zip(*(each.tolist() for each in layer), strict=True)] for layer in layers]
+
+
+def common(runs: tuple[list[int], ...]) -> list[int]:
+    """What is in all of the lists."""
+    return sorted(set(runs[0]).intersection(*runs[1:]))
+
+
 def step_logits(model: Any, inputs: dict[str, Any], steps: int) -> Any:
     """Raw logits of the last `steps` positions in float32, shaped (steps, vocabulary)."""
     given = rounded(inputs, model.dtype)

@@ -9,7 +9,7 @@ from doesitrun.hub.checkpoint import Checkpoint
 from doesitrun.outcomes import Reason
 from doesitrun.plan.outlines import Outline, Problem
 from doesitrun.plan.quantization import Loading, loading
-from doesitrun.plan.sharding import Layout, attention_override, rank_bytes, undivided, weights_bytes
+from doesitrun.plan.sharding import Layout, attention_override, cache_bytes, rank_bytes, undivided, weights_bytes
 from doesitrun.records import Device, Dtype, Plan, RankBytes, Refusal, Task
 
 GB = 10**9
@@ -34,6 +34,8 @@ class PlanOptions:
     attention_override: bool = True
     """False refuses heads that do not divide, instead of computing attention whole on every rank."""
     trust_remote_code: bool = False
+    thorough: bool = False
+    """True asks for the probes, too."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,22 @@ def make_plan(checkpoint: Checkpoint, outline: Outline | Problem, device: Device
         gated=checkpoint.gated,
         tp_override=fit.override or None,
         notes=_notes(checkpoint, how, fit, options),
+        longest=_longest(outline, fit, options) if options.thorough else 0,
     )
+
+
+LONGEST = 8192 + 256
+"""Most tokens of a probe: just beyond the length that most models' positions were first made for."""
+
+
+def _longest(outline: Outline, fit: Fit, options: PlanOptions) -> int:
+    """Tokens that the cache of the fullest core may hold beside the weights, at most `LONGEST`."""
+    itemsize = 4 if options.dtype is Dtype.FLOAT32 else 2
+    layout = Layout(fit.cores, fit.tp, fit.ep, fit.override)
+    room = fit.capacity_bytes - fit.rank_bytes.weights
+    sizes = range(max(LONGEST, options.new_tokens + 1), options.new_tokens, -256)
+    # Half of the room: a long prompt's activations need some, too.
+    return next((size for size in sizes if not fit.capacity_bytes or cache_bytes(outline, layout, size, itemsize) <= room / 2), sizes[-1])
 
 
 def check_cores(device: Device, options: PlanOptions) -> None:

@@ -22,6 +22,10 @@ STEPS = {
     "exit": "ending",
     "reference": "CPU reference",
     "judge": "reading the text",
+    "oracle": "the same layout on CPU ranks",
+    "graphs": "asking the store for compiled graphs",
+    "push": "pushing compiled graphs",
+    "pull": "pulling compiled graphs",
     "unpack": "unpacking the demo model",
 }
 

@@ -11,10 +11,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from doesitrun.outcomes import RUNGS, Outcome, Reason, Result
+from doesitrun.outcomes import Outcome, Reason, Result
 from doesitrun.records import Row, dumps
+from doesitrun.screen.graphs import graphs_of
 from doesitrun.screen.terminal import COLOURS, console, fact_table, plain, program, short
 from doesitrun.store.workspace import Workspace
+from doesitrun.verify.rungs import PROBES, RUNGS
 
 
 def show_row(row: Row, workspace: Workspace) -> None:
@@ -37,11 +39,14 @@ def _why(row: Row) -> str:
 def _figures(row: Row) -> list[tuple[str, Text]]:
     shown: list[tuple[str, object]] = [
         ("where", _where(row)),
-        ("rests on", "\n".join(RUNGS.get(rung, rung) for rung in row.rungs.split(",")) if row.rungs else None),
+        ("rests on", "\n".join((RUNGS | PROBES).get(rung, rung) for rung in row.rungs.split(",")) if row.rungs else None),
         ("R", f"{row.logit_ratio:.2f}, where 1 is rounding alone" if row.logit_ratio is not None else None),
         ("tokens", f"{row.cpu_match} leading ones equal the CPU's" if row.cpu_match else None),
         ("English", row.english),
+        ("probes", (row.probes or "").replace("; ", "\n")),
+        ("at fault", row.blame),
         ("seconds", _passes(row)),
+        ("graphs", graphs_of(row)),
         ("memory", f"{row.hbm_peak_gb:.2f} GB at its peak on the fullest rank" if row.hbm_peak_gb is not None else None),
         ("text", f"{row.prompt} ->{row.output_text}" if row.output_text else None),
         ("notes", row.notes),

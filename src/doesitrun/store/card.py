@@ -11,8 +11,11 @@ from doesitrun.records import COLUMNS, Row
 from doesitrun.store.accounts import accounting
 from doesitrun.store.table import clean_text
 
+PRETTY_NAME = '"Does it run?"'
+"""By this line of its front matter a card is known for ours."""
 TAGS = ("trainium", "neuron", "accelerators", "compatibility", "torch.compile", "transformers")
 
+_PATTERNS = {"rankings": "*.parquet", "plans": "*/*.parquet"}
 _TEXT = Template("""\
 # Does it run?
 
@@ -60,7 +63,7 @@ doesitrun.lookup("qwen3", data=".")  # one line per model
 ```python
 from datasets import load_dataset
 
-rows = load_dataset(".", "$config", split="train")  # "." or the dataset's id
+rows = load_dataset("$dataset", "$config", split="train")  # $where
 ```
 
 ## Columns
@@ -71,29 +74,41 @@ $columns
 """)
 
 
-def card(files: Mapping[str, Sequence[Row]]) -> str:
-    """The card for the published rows, by the path of their file: data/TARGET/COMPILER/LIBRARY.parquet."""
+def card(files: Mapping[str, Sequence[Row]], dataset: str = ".", also: Sequence[str] = ()) -> str:
+    """The card for the published rows, by the path of their file: data/TARGET/COMPILER/LIBRARY.parquet.
+
+    `dataset` is the id that its examples load, and `also` names the other folders that are published: rankings, plans.
+    """
     paths = sorted(files)
     targets = sorted({path.split("/")[1] for path in paths})
     text = _TEXT.substitute(
         columns="\n".join(f"| `{c.name}` | `{c.arrow}` | {c.doc} |" for c in COLUMNS),
         counts=_counts(files),
-        path=paths[0] if paths else "data/cpu/COMPILER/LIBRARY.parquet",
+        path=_address(paths[0] if paths else "data/cpu/COMPILER/LIBRARY.parquet", dataset),
         config=targets[0] if targets else "cpu",
+        dataset=dataset,
+        where='"." or the dataset\'s id' if dataset == "." else "all files of one target",
     )
-    return f"---\n{_front_matter(targets)}---\n\n{text}"
+    return f"---\n{_front_matter(targets, also)}---\n\n{text}"
 
 
-def _front_matter(targets: Sequence[str]) -> str:
+def _address(path: str, dataset: str) -> str:
+    return path if dataset == "." else f"hf://datasets/{dataset}/{path}"
+
+
+def _front_matter(targets: Sequence[str], also: Sequence[str]) -> str:
     """YAML whose strings are JSON strings: YAML reads these as they are."""
-    lines = ['pretty_name: "Does it run?"', "license: apache-2.0", "tags:", *(f"- {json.dumps(tag)}" for tag in TAGS)]
-    if targets:
+    lines = [f"pretty_name: {PRETTY_NAME}", "license: apache-2.0", "tags:", *(f"- {json.dumps(tag)}" for tag in TAGS)]
+    if targets or also:
         lines.append("configs:")
     for number, target in enumerate(targets):
         lines.append(f"- config_name: {json.dumps(target)}")
         lines.append(f"  data_files: {json.dumps(f'data/{target}/*/*.parquet')}")
         if number == 0:
             lines.append("  default: true")
+    for folder in also:
+        lines.append(f"- config_name: {folder}")
+        lines.append(f"  data_files: {folder}/{_PATTERNS[folder]}")
     return "".join(f"{line}\n" for line in lines)
 
 

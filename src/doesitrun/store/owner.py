@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from doesitrun.errors import WorkspaceError
+from doesitrun.files import reaching
 
 _CLOCK_S = 10.0
 """A process's start is told by the wall clock, which may be set while it runs. A number is not given to another
@@ -57,3 +64,33 @@ def _lives(pid: int, started_s: float) -> bool:
         return True
     except (psutil.NoSuchProcess, ValueError, OverflowError):
         return False
+
+
+@contextmanager
+def only_one(lock: Path) -> Iterator[None]:
+    """Holds the file for this process. Raises WorkspaceError, with who holds it, when another one does, or when it cannot be written.
+
+    The kernel drops the hold when the process dies, however that comes.
+    """
+    with reaching(lock):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("a+b")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = f"{lock.parent} is in use by {_holder(lock)}: wait for its end, or pass another workspace with -w."
+            raise WorkspaceError(message) from None
+        file.truncate(0)
+        file.write(json.dumps(this_process()).encode())
+        file.flush()
+        yield
+
+
+def _holder(lock: Path) -> str:
+    try:
+        owner = json.loads(lock.read_bytes())
+        since = datetime.fromtimestamp(float(owner["started_s"]), UTC)
+        return f"process {int(owner['pid'])} on {owner['host']}, which started at {since:%Y-%m-%d %H:%M} UTC"
+    except (OSError, ValueError, TypeError, KeyError, OverflowError):  # it has the lock, and is just writing who it is
+        return "another campaign"

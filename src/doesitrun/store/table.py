@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MARK = b"doesitrun"
 """Key in a Parquet file's metadata: the version of its columns."""
+GROUP_ROWS = 500
+"""Rows that are turned into Arrow at a time: each holds its whole run.py, and a harness's memory should not grow with them."""
 
 
 # ---------------------------------------------------------------------------------- values
@@ -136,10 +138,12 @@ def to_parquet(rows: Iterable[Row]) -> bytes:
     import pyarrow.parquet as pq
 
     ordered = sorted(rows, key=lambda row: (row.model_id or "", row.plan_id or "", row.attempt or 0))
-    # to_json turns enums into their text; times stay as they are, so that no text of a time is parsed.
-    records = [row.to_json() | {"tested_at": row.tested_at} for row in ordered]
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(records, schema=schema()), sink, compression="zstd")
+    with pq.ParquetWriter(sink, schema(), compression="zstd") as writer:
+        for start in range(0, max(1, len(ordered)), GROUP_ROWS):
+            # to_json turns enums into their text; times stay as they are, so that no text of a time is parsed.
+            records = [row.to_json() | {"tested_at": row.tested_at} for row in ordered[start : start + GROUP_ROWS]]
+            writer.write_table(pa.Table.from_pylist(records, schema=schema()))
     return bytes(sink.getvalue())
 
 

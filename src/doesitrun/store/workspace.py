@@ -19,7 +19,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,6 +34,7 @@ from doesitrun.store.accounts import published
 from doesitrun.store.card import card
 from doesitrun.store.ledger import Ledger, alone
 from doesitrun.store.owner import Life, owner_life, this_process
+from doesitrun.store.published import rows_in
 from doesitrun.store.table import fitted, to_parquet
 
 _PLAN_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,199}")
@@ -185,13 +186,14 @@ class Workspace:
 
     def rows(self) -> Rows:
         """Every attempt's row; a broken one hides no other. Raises WorkspaceError only if a folder cannot be listed."""
-        found = [read_row(folder) for folder in self._folders()]
+        found = [read_row(folder) for folder in self.folders()]
         return Rows(
             tuple(row for row in found if isinstance(row, Row)),
             tuple(row for row in found if isinstance(row, Broken)),
         )
 
-    def _folders(self) -> Iterator[Path]:
+    def folders(self) -> Iterator[Path]:
+        """The attempts' folders, in the order of plan id and number. Raises WorkspaceError."""
         with reaching(self.attempts):
             plans = sorted(p for p in self.attempts.iterdir() if p.is_dir()) if self.attempts.exists() else []
         for plan in plans:
@@ -206,7 +208,7 @@ class Workspace:
         """
         settled: list[Row] = []
         unknown: list[Broken] = []
-        for folder in self._folders():
+        for folder in self.folders():
             if not _is_pending(read_row(folder)):
                 continue
             life, sentence = owner_life(folder / "owner.json")
@@ -239,7 +241,7 @@ class Workspace:
         wanted = {name: to_parquet(rows) for name, rows in sorted(files.items())}
         ledger = Ledger(self.root, self.attempts / "exported.json")
         ledger.refuse_foreign(wanted)
-        text = card(files).encode()
+        text = card({**self._imported(wanted), **files}).encode()
         warnings = [broken.problem for broken in found.broken]
         if ledger.is_foreign("README.md", text):
             warnings.append(f"{self.root / 'README.md'} was written by somebody else, so it was kept and no card was written.")
@@ -257,6 +259,11 @@ class Workspace:
             card=self.root / "README.md" if "README.md" in wanted else None,
             warnings=tuple(warnings),
         )
+
+    def _imported(self, ours: Container[str]) -> dict[str, list[Row]]:
+        """The rows of the data files that others wrote, for the card to count."""
+        found = {path.relative_to(self.root).as_posix(): path for path in sorted(self.root.glob("data/*/*/imported-*.parquet"))}
+        return {name: rows_in(path) for name, path in found.items() if name not in ours}
 
 
 def _placed(made: Path, row: Row) -> Path:

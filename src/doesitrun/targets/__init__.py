@@ -14,3 +14,6 @@ TARGETS |= {point.name: point.load() for point in entry_points(group="doesitrun.
 DEVICES: dict[str, Device] = {name: device for target in TARGETS.values() for name, device in target.DEVICES.items()}
 
 __all__ = ["DEVICES", "TARGETS"]
+
+ORACLE = cpu.NAME
+"""The target whose ranks any machine has: it tells a fault of the library from one of another target."""

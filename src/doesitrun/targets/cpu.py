@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from doesitrun.records import Device, Plan
 from doesitrun.targets.checks import Check, Checkup, Facts, Program, Ran, Status, compiles
+from doesitrun.targets.graph_files import CACHES_ON, GraphFiles, inductor_fault, processor
 from doesitrun.targets.protocol import Detection, Fragments
 
 NAME = "cpu"
@@ -22,6 +23,7 @@ DEVICES = {
     )
 }
 REQUIREMENTS = ("torch", "transformers")
+RESOURCE = "CPU"
 VERSION_COLUMNS: dict[str, str] = {}
 PIP_INDEXES: tuple[str, ...] = ()
 # Inductor compiles C++ with OpenMP, against Python's headers; it takes the compiler that CXX names.
@@ -59,15 +61,32 @@ def _headers(facts: Facts) -> Check:
 CHECKUP = Checkup(concerns=lambda _: True, checks=checks, programs=(_COMPILER,), questions=(compiles("cpu", "inductor"),))
 
 
+GRAPHS = GraphFiles(
+    copy_to="inductor_cache",
+    graph=("fxgraph/*",),
+    fault=inductor_fault,
+    locks=(),  # the kernel releases them with their process
+    flags=("TORCHINDUCTOR_CPP_*", "TORCHINDUCTOR_MAX_AUTOTUNE*", "TORCHINDUCTOR_FREEZING", "CXX"),
+)
+
+
 def environment(cache: str) -> dict[str, str]:
     """Variables of the child: compiled graphs go to `cache`, a folder."""
-    return {"TORCHINDUCTOR_CACHE_DIR": cache, "TOKENIZERS_PARALLELISM": "false"}
+    return {"TORCHINDUCTOR_CACHE_DIR": cache, **CACHES_ON, "TOKENIZERS_PARALLELISM": "false"}
+
+
+def visible(cores: Sequence[int]) -> dict[str, str]:  # noqa: ARG001
+    """None: a core is a thread, and the kernel finds room for it."""
+    return {}
 
 
 def detect(facts: Mapping[str, Any]) -> Detection | None:
     """Every machine with torch has this target; its compiler is the Inductor of that torch."""
     torch = facts["distributions"].get("torch")
-    return None if torch is None else Detection("cpu", facts["cpu_count"], torch.partition("+")[0])
+    if torch is None:
+        return None
+    machine = processor(facts.get("architecture", ""), facts.get("cpu_flags", ()))
+    return Detection("cpu", facts["cpu_count"], torch.partition("+")[0], machine=machine)
 
 
 # The hash of a device mesh differs from process to process (None and strings are hashed by address or at random), and
@@ -89,4 +108,9 @@ def fragments(plan: Plan) -> Fragments:
         run_setup=("torch.set_num_threads(1)  # a core is one thread; more would wait for each other on a busy machine",),
         experts_implementation="batched_mm" if plan.is_moe else None,
         peak_bytes="resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024",
+        torch_imports=("from torch._inductor.runtime.cache_dir_utils import cache_dir",),
+        cache_folder="cache_dir()",
+        cache_pattern="fxgraph/*/*/*",
+        cache_hits='torch._dynamo.utils.counters["inductor"]["fxgraph_cache_hit"]',
+        cache_misses='sum(torch._dynamo.utils.counters["inductor"][f"fxgraph_cache_{why}"] for why in ("miss", "bypass"))',
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from doesitrun.records import Device, Plan
 from doesitrun.targets.checks import Check, Checkup, Facts, Status, Trap, compiles
+from doesitrun.targets.graph_files import CACHES_ON, GraphFiles, inductor_fault
 from doesitrun.targets.protocol import Detection, Fragments
 
 NAME = "cuda"
@@ -35,6 +36,7 @@ DEVICES = {
     for name, size, text in _GPUS
 }
 REQUIREMENTS = ("torch", "transformers", "accelerate")
+RESOURCE = "GPU"
 VERSION_COLUMNS: dict[str, str] = {}
 PIP_INDEXES: tuple[str, ...] = ()
 
@@ -81,13 +83,30 @@ CHECKUP = Checkup(
 )
 
 
+# Triton's group files name their members by absolute paths. Inductor's own entries carry Triton's kernels inside.
+GRAPHS = GraphFiles(
+    copy_to="inductor_cache",
+    graph=("inductor/fxgraph/*",),
+    fault=inductor_fault,
+    locks=(),  # the kernel releases them with their process
+    left_out=("*.lock", "*.tmp", "*.partial", "triton/*/__grp__*"),
+    flags=("TORCHINDUCTOR_CPP_*", "TORCHINDUCTOR_MAX_AUTOTUNE*", "TORCHINDUCTOR_FREEZING", "CXX"),
+)
+
+
 def environment(cache: str) -> dict[str, str]:
     """Variables of the child: compiled graphs go to `cache`, a folder."""
     return {
+        **CACHES_ON,
         "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
         "TRITON_CACHE_DIR": f"{cache}/triton",
         "TOKENIZERS_PARALLELISM": "false",
     }
+
+
+def visible(cores: Sequence[int]) -> dict[str, str]:
+    """Variables that show a child these GPUs, and no others."""
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, cores))}
 
 
 def detect(facts: Mapping[str, Any]) -> Detection | None:
@@ -116,4 +135,9 @@ def fragments(plan: Plan) -> Fragments:
         reset_peak=("torch.cuda.reset_peak_memory_stats()",),
         experts_implementation="batched_mm" if plan.is_moe else None,
         peak_bytes="torch.cuda.max_memory_allocated()",
+        torch_imports=("from torch._inductor.runtime.cache_dir_utils import cache_dir",),
+        cache_folder="cache_dir()",
+        cache_pattern="fxgraph/*/*/*",
+        cache_hits='torch._dynamo.utils.counters["inductor"]["fxgraph_cache_hit"]',
+        cache_misses='sum(torch._dynamo.utils.counters["inductor"][f"fxgraph_cache_{why}"] for why in ("miss", "bypass"))',
     )

@@ -6,12 +6,13 @@ transformers 5.24; none was measured by us on a Trainium.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from doesitrun.records import Device, Plan
 from doesitrun.targets import neuron_checks
 from doesitrun.targets.checks import Checkup
+from doesitrun.targets.graph_files import GraphFiles, neff_fault
 from doesitrun.targets.neuron_questions import QUESTIONS
 from doesitrun.targets.protocol import Detection, Fragments
 
@@ -47,6 +48,7 @@ DEVICES = {
     ),
 }
 REQUIREMENTS = ("torch", "transformers", "accelerate", "torch-neuronx", "neuronx-cc", "nki")
+RESOURCE = "neuron_cores"
 VERSION_COLUMNS = {"torch_neuronx": "torch-neuronx", "neuronx_cc": "neuronx-cc", "nki": "nki"}
 PIP_INDEXES: tuple[str, ...] = ("https://pip.repos.neuron.amazonaws.com", "https://download.pytorch.org/whl/cpu")
 CHECKUP = Checkup(
@@ -61,12 +63,31 @@ CHECKUP = Checkup(
 )
 
 
+GRAPHS = GraphFiles(
+    copy_to="neff_cache",
+    graph=("*.neff",),
+    fault=neff_fault,
+    locks=("*.lock", "local/locks/*"),
+    left_out=("local/*", "*.lock", "*.tmp", "*.partial", "*.tmp.*"),
+    flags=("NEURON_CC_FLAGS", "NEURON_COMPILER_OPT_LEVEL", "NEURON_LOGICAL_NC_CONFIG", "NEURON_PLATFORM_TARGET_OVERRIDE", "XLA_FLAGS"),
+)
+
+
 def environment(cache: str) -> dict[str, str]:
     """Variables of the child: compiled graphs go to `cache`, a folder of this compiler version alone.
 
     The cache's key does not hold the compiler version, so one folder must never serve two.
     """
-    return {"TORCH_NEURONX_NEFF_CACHE_DIR": cache, "TOKENIZERS_PARALLELISM": "false"}
+    return {
+        "TORCH_NEURONX_NEFF_CACHE_DIR": cache,
+        "TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR": f"{cache}/local",  # locks; a default that all users share is a trap
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
+def visible(cores: Sequence[int]) -> dict[str, str]:
+    """Variables that show a child these cores, and no others; it would take all of the host's."""
+    return {"NEURON_RT_VISIBLE_CORES": ",".join(map(str, cores))}
 
 
 def detect(facts: Mapping[str, Any]) -> Detection | None:
@@ -86,7 +107,8 @@ def detect(facts: Mapping[str, Any]) -> Detection | None:
         notes.append("The device is emulated on the CPU: nothing it says is a result for Trainium.")
     chips = len(facts["device_files"]) or 1
     device = "trn2.3xlarge" if chips == 1 else "trn2"
-    return Detection(device, chips * _CORES_PER_CHIP, found.get("neuronx-cc", ""), tuple(notes))
+    compiler = found.get("neuronx-cc", "")
+    return Detection(device, chips * _CORES_PER_CHIP, compiler, tuple(notes), machine=device.partition(".")[0])
 
 
 def fragments(plan: Plan) -> Fragments:
@@ -116,6 +138,11 @@ def fragments(plan: Plan) -> Fragments:
         peak_bytes="torch.neuron.max_memory_allocated()",
         # Dynamo counts a graph also where the backend gave up on it and ran it eagerly; the backend's own list does not.
         compiled="graphs > 0 and bool(torch.neuron.get_dynamo_metrics())",
+        cache_folder='os.environ.get("TORCH_NEURONX_NEFF_CACHE_DIR", "/tmp/neff_cache")',
+        cache_pattern="**/*.neff",
+        # A graph's id is its key in the cache, and names its file there.
+        cache_hits='sum(f"{graph.graph_id}.neff" in known for graph in torch.neuron.get_dynamo_metrics())',
+        cache_misses='sum(f"{graph.graph_id}.neff" not in known for graph in torch.neuron.get_dynamo_metrics())',
         fallbacks="sorted(map(str, torch_neuronx.get_fallback_ops()))",
     )
 

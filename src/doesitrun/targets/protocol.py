@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from doesitrun.records import Device, Plan
 from doesitrun.targets.checks import Checkup
+from doesitrun.targets.graph_files import GraphFiles
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,14 @@ class Fragments:
     reset_peak: tuple[str, ...] = ()
     compiled: str = "graphs > 0"
     """Expression: did compiled graphs run? `graphs` is Dynamo's count."""
+    cache_folder: str = '""'
+    """Expression: the folder that compiled graphs are kept in."""
+    cache_pattern: str = "*"
+    """Pattern, for pathlib, of the files there that are one compiled graph each."""
+    cache_hits: str = "0"
+    """Expression: graphs that came from the cache; `known` names the files that were there before."""
+    cache_misses: str = "0"
+    """Expression: graphs that were compiled."""
     fallbacks: str = "[]"
     """Expression: names of operators that ran elsewhere than on the device."""
 
@@ -53,6 +62,8 @@ class Detection:
     compiler_version: str
     notes: tuple[str, ...] = ()
     """What is missing or odd, one sentence each."""
+    machine: str = ""
+    """What compiled graphs are made for, where that is not the device's name; printable, with no `/`."""
 
 
 class Target(Protocol):
@@ -89,8 +100,22 @@ class Target(Protocol):
         """What `doctor` asks of an environment, and how it judges that."""
         ...
 
+    @property
+    def GRAPHS(self) -> GraphFiles:  # noqa: N802
+        """What the compiler leaves in its cache folder."""
+        ...
+
     def environment(self, cache: str) -> dict[str, str]:
         """Variables of the child: compiled graphs go to `cache`, a folder of one compiler version."""
+        ...
+
+    @property
+    def RESOURCE(self) -> str:  # noqa: N802
+        """What Ray calls its cores."""
+        ...
+
+    def visible(self, cores: Sequence[int]) -> dict[str, str]:
+        """Variables that show a child these cores of the host, and no others."""
         ...
 
     def detect(self, facts: Mapping[str, Any]) -> Detection | None:

@@ -9,6 +9,19 @@ from statistics import fmean, median
 
 from doesitrun.records import Dtype
 from doesitrun.verify.evidence import DeviceRun, Reference
+from doesitrun.verify.thresholds import THRESHOLDS
+
+
+@dataclass(frozen=True)
+class Expert:
+    """An expert of a mixture, and how far off the positions are that visit it."""
+
+    layer: int
+    """Place among the layers that have experts, from 0."""
+    number: int
+    visits: int
+    ratio: float
+    """R of those positions, in units of the run's typical one."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +33,13 @@ class Numbers:
     ratio_median: float
     match_tokens: int
     """Leading tokens equal to the CPU's greedy choice."""
+    positions: int
+    worst: Expert | None = None
+    """The expert whose positions are off most; None without experts, or where none is visited often enough."""
+    judged: int = 0
+    """Experts that enough positions visit for a fault of theirs to be told from noise."""
+    experts: int = 0
+    """Experts in all layers together."""
 
 
 def centred(values: Sequence[float]) -> list[float]:
@@ -36,8 +56,8 @@ def rms(values: Iterable[float]) -> float:
 UNIT_ROUNDOFF = {Dtype.BFLOAT16: 2.0**-8, Dtype.FLOAT16: 2.0**-11}
 
 
-def position_ratio(device: Sequence[float], wide: Sequence[float], narrow: Sequence[float], roundoff: float) -> float:
-    """R of one position: rms(device - fp32) / rms(low - fp32) of the mean-centred logits.
+def position_ratio(device: Sequence[float], wide: Sequence[float], narrow: Sequence[Sequence[float]], roundoff: float) -> float:
+    """R of one position: rms(device - fp32) / rms(low - fp32) of the mean-centred logits, over all runs in low precision.
 
     The denominator is at least what rounding the logits themselves once makes: by chance, or for a toy
     model, low precision may come out exact, and a right device must not be divided by zero then. A
@@ -45,7 +65,7 @@ def position_ratio(device: Sequence[float], wide: Sequence[float], narrow: Seque
     """
     exact = centred(wide)
     error = rms(a - b for a, b in zip(centred(device), exact, strict=True))
-    noise = rms(a - b for a, b in zip(centred(narrow), exact, strict=True))
+    noise = rms(a - b for run in narrow for a, b in zip(centred(run), exact, strict=True))
     noise = max(noise, roundoff * rms(exact) / math.sqrt(3))
     if noise == 0:
         return 0.0 if error == 0 else math.inf
@@ -64,10 +84,42 @@ def leading_matches(tokens: Sequence[int], choices: Sequence[int]) -> int:
 def compare(run: DeviceRun, reference: Reference, dtype: Dtype) -> Numbers:
     """The device's numbers against the reference's. All of them must be finite."""
     roundoff = UNIT_ROUNDOFF.get(dtype, UNIT_ROUNDOFF[Dtype.BFLOAT16])
-    steps = zip(run.top_logits, reference.fp32, reference.low, strict=True)
-    ratios = [position_ratio(device, wide, narrow, roundoff) for device, wide, narrow in steps]
+    ratios = [
+        position_ratio(device, wide, narrow, roundoff)
+        for text, expected in zip(run.texts, reference.texts, strict=True)
+        for device, wide, *narrow in zip(text.top_logits, expected.fp32, *expected.low, strict=True)
+    ]
     choices = reference.fp32_argmax if dtype is Dtype.FLOAT32 else reference.low_argmax
-    return Numbers(fmean(ratios), median(ratios), leading_matches(run.tokens, choices))
+    found = experts(reference, ratios)
+    # A router that rounding tips over makes single positions wild in right runs, too: none may outweigh the others.
+    mean = fmean(min(ratio, THRESHOLDS.most_of_a_position) for ratio in ratios) if reference.experts else fmean(ratios)
+    return Numbers(
+        ratio=mean,
+        ratio_median=median(ratios),
+        match_tokens=leading_matches(run.tokens, choices),
+        positions=len(ratios),
+        worst=max(found, key=lambda expert: expert.ratio, default=None),
+        judged=len(found),
+        experts=sum(reference.experts),
+    )
+
+
+def experts(reference: Reference, ratios: Sequence[float]) -> list[Expert]:
+    """The experts that enough positions visit, with the ratio of those positions. `ratios` are those of all texts, in order."""
+    visitors: dict[tuple[int, int], list[float]] = {}
+    for layer in range(len(reference.texts[0].visits)):
+        positions = (visited for text in reference.texts for visited in text.visits[layer])
+        for ratio, visited in zip(ratios, positions, strict=True):
+            for number in visited:
+                visitors.setdefault((layer, number), []).append(ratio)
+    typical = max(1.0, median(ratios))
+    enough = {place: sorted(own) for place, own in visitors.items() if len(own) >= THRESHOLDS.visits}
+    return [Expert(*place, len(own), middle(own) / typical) for place, own in enough.items()]
+
+
+def middle(ratios: Sequence[float]) -> float:
+    """The median of ascending ratios, the lower one; of a few, their lower quartile: a single wild position is no fault."""
+    return ratios[(len(ratios) - 1) // (2 if len(ratios) >= THRESHOLDS.many_visits else 4)]
 
 
 LARGEST_FLOAT32 = 3.4028235e38

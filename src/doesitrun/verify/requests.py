@@ -10,6 +10,8 @@ from typing import Any
 from doesitrun.records import Dtype, Plan
 from doesitrun.tasks import TASKS
 from doesitrun.verify.evidence import DeviceRun, MalformedError
+from doesitrun.verify.probes import asked_sequences, judge_texts, read_probes
+from doesitrun.verify.thresholds import THRESHOLDS
 
 PASSAGE = (
     "In the first week of spring the river rose again, and the people of the village carried their chairs and "
@@ -21,7 +23,7 @@ PASSAGE = (
 )
 """Plain English prose, written for this purpose, so that no model has seen it."""
 
-REFERENCE_FORMAT = 1
+REFERENCE_FORMAT = 2
 """Changes with what reference.py and judge.py compute, so that kept answers of older ones are not reused."""
 
 
@@ -43,21 +45,26 @@ def reference_request(plan: Plan, result: Mapping[str, Any]) -> dict[str, Any]:
         "tokens": result["tokens"],
         "top_ids": result["top_ids"],
         "eos_ids": result["eos_ids"],
+        "probes": asked_sequences(result),
+        "passages": [{name: each[name] for name in ("prompt_ids", "tokens", "top_ids")} for each in result.get("passages", ())],
         "passage": PASSAGE,
+        "suspicious_loss": THRESHOLDS.passage_loss,
         "trust_remote_code": plan.trust_remote_code,
         "threads": None,
     }
 
 
 def judge_request(plan: Plan, result: Mapping[str, Any], judge: str, revision: str | None = None) -> dict[str, Any]:
-    """What judge.py is asked about a run's text."""
-    return {"model": judge, "revision": revision, "texts": [{"prompt": plan.prompt, "text": result["text"]}]}
+    """What judge.py is asked about a run's text and those of its probes."""
+    own = {"prompt": plan.prompt, "text": result["text"]}
+    return {"model": judge, "revision": revision, "texts": [own, *judge_texts(plan, result)]}
 
 
 def is_usable(plan: Plan, result: Mapping[str, Any]) -> bool:
     """True when a reference and a judge may be asked about the result; otherwise `verdict` says what is wrong with it."""
     try:
         DeviceRun.read(result, plan.new_tokens, plan.cores)
+        read_probes(plan, result)
     except MalformedError:
         return False
     return True

@@ -25,6 +25,7 @@ from pathlib import Path
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, CompileConfig, GenerationConfig
 
@@ -76,7 +77,8 @@ def encode(tokenizer, device) -> dict:
     return dict(tokenizer(PROMPT, return_tensors="pt").to(device))
 
 
-def generate(model: torch.nn.Module, inputs: dict) -> tuple[list[int], torch.Tensor, float]:
+
+def generate(model: torch.nn.Module, inputs: dict, **more) -> tuple[list[int], torch.Tensor, float]:
     """The new tokens, the raw logits of each of them [NEW_TOKENS, vocabulary], and seconds."""
     compile_config = CompileConfig(backend="inductor", mode="default", dynamic=False, fullgraph=True)
     start = time.perf_counter()
@@ -90,6 +92,7 @@ def generate(model: torch.nn.Module, inputs: dict) -> tuple[list[int], torch.Ten
             compile_config=compile_config,
             return_dict_in_generate=True,
             output_logits=True,
+            **more,
         )
     torch.cuda.synchronize()
     seconds = time.perf_counter() - start
@@ -97,9 +100,17 @@ def generate(model: torch.nn.Module, inputs: dict) -> tuple[list[int], torch.Ten
     return output.sequences[0, -NEW_TOKENS:].tolist(), logits, seconds
 
 
+def best(logits: torch.Tensor) -> dict:
+    """The highest raw logits of each position, and whose they are."""
+    top = logits.topk(min(TOP, logits.shape[-1]))
+    return {"top_ids": top.indices.tolist(), "top_logits": top.values.tolist()}
+
+
 def run(report: Path | None) -> dict:
     """What this rank loaded, generated and measured."""
     enter("load", report)
+    cache = Path(cache_dir())
+    known = {path.name for path in cache.glob("fxgraph/*/*/*")}
     start = time.perf_counter()
     processor, model = load()
     held = weights_bytes(model)
@@ -110,7 +121,6 @@ def run(report: Path | None) -> dict:
     tokens, logits, first_s = generate(model, inputs)
     enter("run", report)
     warm_tokens, _, second_s = generate(model, inputs)
-    top = logits.topk(min(TOP, logits.shape[-1]))
     eos = model.generation_config.eos_token_id
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     return {
@@ -118,14 +128,16 @@ def run(report: Path | None) -> dict:
         "tokens": tokens,
         "warm_tokens": warm_tokens,
         "eos_ids": eos if isinstance(eos, list) else [] if eos is None else [eos],
-        "top_ids": top.indices.tolist(),
-        "top_logits": top.values.tolist(),
+        **best(logits),
         "text": processor.decode(tokens, skip_special_tokens=True),
         "load_s": load_s,
         "first_s": first_s,
         "second_s": second_s,
         "compiled": graphs > 0,
         "graphs": graphs,
+        "graph_hits": torch._dynamo.utils.counters["inductor"]["fxgraph_cache_hit"],
+        "graph_misses": sum(torch._dynamo.utils.counters["inductor"][f"fxgraph_cache_{why}"] for why in ("miss", "bypass")),
+        "graph_entries": [len(known), sum(1 for _ in cache.glob("fxgraph/*/*/*"))],
         "peak_bytes": torch.cuda.max_memory_allocated(),
         "weights_bytes": held,
         "missing_keys": [],
@@ -137,7 +149,7 @@ def run(report: Path | None) -> dict:
 def run_all(report: Path | None) -> dict:
     """The result of the only rank."""
     result = run(report)
-    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs")
+    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs", "graph_hits", "graph_misses")
     result["ranks"] = [{"rank": 0} | {key: result[key] for key in keys}]
     return result
 
@@ -161,7 +173,7 @@ def main() -> None:
     print("tokens:", *result["tokens"])
     print(
         f"load {result['load_s']:.1f} s, first pass {result['first_s']:.1f} s, second pass {result['second_s']:.1f} s, "
-        f"{result['graphs']} graphs, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
+        f"{result['graphs']} graphs, {result['graph_hits']} cached, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
     )
     if report is not None:
         write_json(report / "result.json", result)

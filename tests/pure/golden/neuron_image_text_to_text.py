@@ -100,7 +100,8 @@ def encode(processor, device) -> dict:
     return dict(inputs)
 
 
-def generate(model: torch.nn.Module, inputs: dict) -> tuple[list[int], torch.Tensor, float]:
+
+def generate(model: torch.nn.Module, inputs: dict, **more) -> tuple[list[int], torch.Tensor, float]:
     """The new tokens, the raw logits of each of them [NEW_TOKENS, vocabulary], and seconds."""
     compile_config = CompileConfig(backend="neuron", mode="default", dynamic=False, fullgraph=True)
     start = time.perf_counter()
@@ -114,6 +115,7 @@ def generate(model: torch.nn.Module, inputs: dict) -> tuple[list[int], torch.Ten
             compile_config=compile_config,
             return_dict_in_generate=True,
             output_logits=True,
+            **more,
         )
     torch.neuron.synchronize()
     seconds = time.perf_counter() - start
@@ -121,10 +123,18 @@ def generate(model: torch.nn.Module, inputs: dict) -> tuple[list[int], torch.Ten
     return output.sequences[0, -NEW_TOKENS:].tolist(), logits, seconds
 
 
+def best(logits: torch.Tensor) -> dict:
+    """The highest raw logits of each position, and whose they are."""
+    top = logits.topk(min(TOP, logits.shape[-1]))
+    return {"top_ids": top.indices.tolist(), "top_logits": top.values.tolist()}
+
+
 def run(report: Path | None) -> dict:
     """What this rank loaded, generated and measured."""
     torch._dynamo.config.automatic_dynamic_shapes = False
     enter("load", report)
+    cache = Path(os.environ.get("TORCH_NEURONX_NEFF_CACHE_DIR", "/tmp/neff_cache"))
+    known = {path.name for path in cache.glob("**/*.neff")}
     start = time.perf_counter()
     processor, model = load()
     held = weights_bytes(model)
@@ -135,7 +145,6 @@ def run(report: Path | None) -> dict:
     tokens, logits, first_s = generate(model, inputs)
     enter("run", report)
     warm_tokens, _, second_s = generate(model, inputs)
-    top = logits.topk(min(TOP, logits.shape[-1]))
     eos = model.generation_config.eos_token_id
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     return {
@@ -143,14 +152,16 @@ def run(report: Path | None) -> dict:
         "tokens": tokens,
         "warm_tokens": warm_tokens,
         "eos_ids": eos if isinstance(eos, list) else [] if eos is None else [eos],
-        "top_ids": top.indices.tolist(),
-        "top_logits": top.values.tolist(),
+        **best(logits),
         "text": processor.decode(tokens, skip_special_tokens=True),
         "load_s": load_s,
         "first_s": first_s,
         "second_s": second_s,
         "compiled": graphs > 0 and bool(torch.neuron.get_dynamo_metrics()),
         "graphs": graphs,
+        "graph_hits": sum(f"{graph.graph_id}.neff" in known for graph in torch.neuron.get_dynamo_metrics()),
+        "graph_misses": sum(f"{graph.graph_id}.neff" not in known for graph in torch.neuron.get_dynamo_metrics()),
+        "graph_entries": [len(known), sum(1 for _ in cache.glob("**/*.neff"))],
         "peak_bytes": torch.neuron.max_memory_allocated(),
         "weights_bytes": held,
         "missing_keys": [],
@@ -162,7 +173,7 @@ def run(report: Path | None) -> dict:
 def run_all(report: Path | None) -> dict:
     """The result of the only rank."""
     result = run(report)
-    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs")
+    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs", "graph_hits", "graph_misses")
     result["ranks"] = [{"rank": 0} | {key: result[key] for key in keys}]
     return result
 
@@ -186,7 +197,7 @@ def main() -> None:
     print("tokens:", *result["tokens"])
     print(
         f"load {result['load_s']:.1f} s, first pass {result['first_s']:.1f} s, second pass {result['second_s']:.1f} s, "
-        f"{result['graphs']} graphs, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
+        f"{result['graphs']} graphs, {result['graph_hits']} cached, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
     )
     if report is not None:
         write_json(report / "result.json", result)

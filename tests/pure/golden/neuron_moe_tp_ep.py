@@ -15,6 +15,7 @@
     python3 run.py --report DIR    also writes DIR/stage before each phase and DIR/result.json at the end
 
 It generates 32 tokens greedily, twice: the first pass compiles, the second is warm.
+Then it is given the tokens of some passages, as few of its experts see those few.
 """
 
 import argparse
@@ -100,7 +101,42 @@ def encode(tokenizer) -> dict:
     return dict(tokenizer(PROMPT, return_tensors="pt"))
 
 
-def generate(model: torch.nn.Module, inputs: dict) -> tuple[list[int], torch.Tensor, float]:
+# What the experts of a mixture are tried on: texts of many kinds, as few experts are chosen for each token.
+PASSAGES = (
+    "In the first week of spring the river rose again, and the people of the village carried their chairs and blankets up to the "
+    "old school on the hill. Nobody was afraid. The water came every few years, stayed for a night or two, and left the fields darker.",
+    "Shares of the three largest carriers fell by 4.2 percent on Tuesday, to $18.75, after the ministry said that it would review "
+    "1,300 contracts signed between 2009 and 2014. Analysts at two banks in London cut their targets for the year by a quarter.",
+    "def average(values):\n    total = 0.0\n    for value in values:\n        if value is not None:\n            total += float(value)\n"
+    "    return total / max(len(values), 1)\n\nprint(average([3, 4.5, None, 8]))  # prints 3.875\n",
+    "When light passes from air into water it slows down and bends. The angle depends on the wavelength, so a drop of rain sends "
+    "violet and red apart; an enzyme that breaks sugar down works much the same way whether the cell is that of a yeast or of a whale.",
+    '"You never told me that she plays the cello," said Anna. "You never asked!" Tom laughed, and put two cups on the table. "Well? '
+    "Is she any good?\" He thought about it for a while. \"No,\" he said, \"but don't you dare tell her that, she is only nine.\"",
+    "Preheat the oven to 180 degrees. Melt 120 g of butter, stir in the sugar, two eggs and a pinch of salt, then fold in the flour "
+    "and the chopped walnuts. Bake for 25 minutes, let it cool on a rack, cut it into squares and dust them with cocoa powder.",
+    "Der Zug nach Hamburg faehrt heute von Gleis sieben ab. Le musee est ferme le lundi, mais le jardin reste ouvert jusqu'au soir. "
+    "El perro duerme debajo de la mesa y no quiere salir cuando llueve. Il treno arriva domani mattina alle otto e mezza.",
+    "Article 12. The tenant shall not sublet the premises, in whole or in part, without the prior written consent of the landlord, "
+    "which shall not be unreasonably withheld. Proof: suppose that n is even; then n = 2k, hence n^2 = 4k^2, which is a multiple of 4.",
+)
+
+
+def read_passages(processor, model: torch.nn.Module, inputs: dict) -> list[dict]:
+    """What the same graph makes of each passage, given as many ids of it as the prompt has and then, one by one, its next tokens."""
+    tokenizer = getattr(processor, "tokenizer", processor)
+    length = inputs["input_ids"].shape[1]
+    found = []
+    for start in range(len(PASSAGES)):
+        ids = tokenizer("\n".join(PASSAGES[start:] + PASSAGES[:start]))["input_ids"]
+        ids = (ids * (1 + (length + NEW_TOKENS) // len(ids)))[: length + NEW_TOKENS]
+        given = {**inputs, "input_ids": torch.tensor([ids[:length]])}
+        tokens, logits, _ = generate(model, given, prefix_allowed_tokens_fn=lambda _, seen: [ids[len(seen)]])
+        found.append({"prompt_ids": given["input_ids"][0].tolist(), "tokens": tokens} | best(logits))
+    return found
+
+
+def generate(model: torch.nn.Module, inputs: dict, **more) -> tuple[list[int], torch.Tensor, float]:
     """The new tokens, the raw logits of each of them [NEW_TOKENS, vocabulary], and seconds."""
     compile_config = CompileConfig(backend="neuron", mode="default", dynamic=False, fullgraph=True)
     start = time.perf_counter()
@@ -115,6 +151,7 @@ def generate(model: torch.nn.Module, inputs: dict) -> tuple[list[int], torch.Ten
             prefill_chunk_size=inputs["input_ids"].shape[1],
             return_dict_in_generate=True,
             output_logits=True,
+            **more,
         )
     torch.neuron.synchronize()
     seconds = time.perf_counter() - start
@@ -122,10 +159,18 @@ def generate(model: torch.nn.Module, inputs: dict) -> tuple[list[int], torch.Ten
     return output.sequences[0, -NEW_TOKENS:].tolist(), logits, seconds
 
 
+def best(logits: torch.Tensor) -> dict:
+    """The highest raw logits of each position, and whose they are."""
+    top = logits.topk(min(TOP, logits.shape[-1]))
+    return {"top_ids": top.indices.tolist(), "top_logits": top.values.tolist()}
+
+
 def run(report: Path | None) -> dict:
     """What this rank loaded, generated and measured."""
     torch._dynamo.config.automatic_dynamic_shapes = False
     enter("load", report)
+    cache = Path(os.environ.get("TORCH_NEURONX_NEFF_CACHE_DIR", "/tmp/neff_cache"))
+    known = {path.name for path in cache.glob("**/*.neff")}
     start = time.perf_counter()
     processor, model = load()
     held = weights_bytes(model)
@@ -136,7 +181,7 @@ def run(report: Path | None) -> dict:
     tokens, logits, first_s = generate(model, inputs)
     enter("run", report)
     warm_tokens, _, second_s = generate(model, inputs)
-    top = logits.topk(min(TOP, logits.shape[-1]))
+    passages = read_passages(processor, model, inputs)
     eos = model.generation_config.eos_token_id
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     return {
@@ -144,14 +189,17 @@ def run(report: Path | None) -> dict:
         "tokens": tokens,
         "warm_tokens": warm_tokens,
         "eos_ids": eos if isinstance(eos, list) else [] if eos is None else [eos],
-        "top_ids": top.indices.tolist(),
-        "top_logits": top.values.tolist(),
+        **best(logits),
+        "passages": passages,
         "text": processor.decode(tokens, skip_special_tokens=True),
         "load_s": load_s,
         "first_s": first_s,
         "second_s": second_s,
         "compiled": graphs > 0 and bool(torch.neuron.get_dynamo_metrics()),
         "graphs": graphs,
+        "graph_hits": sum(f"{graph.graph_id}.neff" in known for graph in torch.neuron.get_dynamo_metrics()),
+        "graph_misses": sum(f"{graph.graph_id}.neff" not in known for graph in torch.neuron.get_dynamo_metrics()),
+        "graph_entries": [len(known), sum(1 for _ in cache.glob("**/*.neff"))],
         "peak_bytes": torch.neuron.max_memory_allocated(),
         "weights_bytes": held,
         "missing_keys": [],
@@ -191,7 +239,7 @@ def run_all(report: Path | None) -> dict:
             if not all(part.exists() for part in parts):
                 raise
         results = [json.loads(part.read_text()) for part in parts]
-    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs")
+    keys = ("tokens", "peak_bytes", "weights_bytes", "graphs", "graph_hits", "graph_misses")
     result = results[0]
     result["ranks"] = [{"rank": rank} | {key: each[key] for key in keys} for rank, each in enumerate(results)]
     return result
@@ -216,7 +264,7 @@ def main() -> None:
     print("tokens:", *result["tokens"])
     print(
         f"load {result['load_s']:.1f} s, first pass {result['first_s']:.1f} s, second pass {result['second_s']:.1f} s, "
-        f"{result['graphs']} graphs, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
+        f"{result['graphs']} graphs, {result['graph_hits']} cached, peak {max(r['peak_bytes'] for r in result['ranks']) / 1e9:.2f} GB on the fullest of {CORES} ranks"
     )
     if report is not None:
         write_json(report / "result.json", result)
