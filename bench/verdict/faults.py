@@ -131,12 +131,15 @@ def later_by_one(start: int) -> Apply:
 
 
 def scaled_rows(share: float, factor: float) -> Apply:
-    """A part of the head's rows is off by a factor. The head is not tied to the embedding any more."""
+    """A part of the head's rows is off by a factor; the embedding that it is tied to is not."""
+
+    def scale(_: Any, __: Any, logits: Any) -> Any:
+        wrong = logits.clone()
+        wrong[..., : int(logits.shape[-1] * share)] *= factor
+        return wrong
 
     def apply(model: Any) -> None:
-        weight = model.lm_head.weight.detach().clone()
-        weight[: int(len(weight) * share)] *= factor
-        model.lm_head.weight = torch.nn.Parameter(weight, requires_grad=False)
+        model.lm_head.register_forward_hook(scale)
 
     return apply
 

@@ -247,7 +247,8 @@ def with_beginning(ids: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
 
 
 def blind(inputs: Json) -> Json:
-    return {**inputs, "pixel_values": torch.zeros_like(inputs["pixel_values"])}
+    """A white picture instead of the own one."""
+    return {**inputs, "pixel_values": torch.ones_like(inputs["pixel_values"])}
 
 
 def changed(case: Case, apply: faults.Apply, bench: Bench, plan: Plan, result: Json, answer: Json) -> list[float]:
