@@ -94,4 +94,4 @@ def test_device_names_are_unique_and_their_sizes_ascend() -> None:
 )
 def test_a_child_is_shown_the_cores_that_are_its_own(target: str, resource: str, variables: dict[str, str]) -> None:
     assert TARGETS[target].visible(range(4, 8)) == variables
-    assert TARGETS[target].RESOURCE == resource
+    assert resource == TARGETS[target].RESOURCE
