@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import sys
 import time
 
@@ -19,10 +20,14 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import report
-from bench.verdict.cases import CASES, QUICK
+from bench.verdict.cases import CASES, QUICK, Case
 from bench.verdict.cost import cost
 from bench.verdict.device import Bench
 from bench.verdict.measure import Measured, measure
+from bench.verdict.models import CACHE
+
+GOES_ON = 3
+MEASURED = CACHE / "bench" / "measured.jsonl"
 
 MEANINGS = {
     "faults": "faults put in",
@@ -41,36 +46,62 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="The fault bench of the verdict.")
     parser.add_argument("--quick", action="store_true", help="a part of the cases, and nothing is written")
     parser.add_argument("--only", default="", help="cases whose name or model contains this text; nothing is written")
+    parser.add_argument("--budget", type=float, help="stop after so many seconds, and go on from there when it is called so again")
     asked = parser.parse_args()
-    started = time.monotonic()
     torch.set_num_threads(1)  # as the scripts do
     cases = [case for case in (QUICK if asked.quick else CASES) if asked.only in f"{case.model} {case.name}"]
-    bench = Bench(sorted({case.model for case in cases}))
-    found = []
-    for case in cases:
-        begun = time.monotonic()
-        found.append(measure(case, bench))
-        print(f"{time.monotonic() - begun:6.1f} s  {line(found[-1])}", flush=True)
-    print_table(found)
-    summary = summarised(found)
+    found = measured(cases, asked.budget)
+    if len(found) < len(cases):
+        print(f"{len(found)} of {len(cases)} cases are measured")
+        return GOES_ON
+    results, seconds = [each for each, _ in found], sum(each for _, each in found)
+    print_table(results)
+    summary = summarised(results)
     print_summary(summary)
-    missed, failed = verdicts(found)
+    missed, failed = verdicts(results)
     for each in (*missed, *failed):
         print("BAR MISSED:", line(each))
     if not (asked.quick or asked.only):
-        figures = {
-            "cases": [dataclasses.asdict(each) for each in found],
-            "summary": summary,
-            "faults": sum(each.kind == "fault" for each in found),
-            "large_faults": sum(each.is_large for each in found),
-            "rights": sum(each.kind == "right" for each in found),
-            "missed": len(missed),
-            "failed_rights": len(failed),
-            **cost(bench),
-            "seconds": time.monotonic() - started,
-        }
-        report.write("verdict", figures, MEANINGS)
+        write(results, summary, seconds)
     return 1 if missed or failed else 0
+
+
+def measured(cases: list[Case], budget: float | None) -> list[tuple[Measured, float]]:
+    """The cases measured and their seconds; with a budget those that fit into it, and those of earlier calls."""
+    kept = [json.loads(text) for text in MEASURED.read_text().splitlines()] if budget and MEASURED.exists() else []
+    done = {(each["model"], each["kind"], each["name"]): (Measured(**each), seconds) for each, seconds in kept}
+    started = time.monotonic()
+    bench = Bench(sorted({case.model for case in cases}))
+    for case in cases:
+        if budget and time.monotonic() - started > budget:
+            break
+        if (case.model, case.kind, case.name) not in done:
+            begun = time.monotonic()
+            one, seconds = measure(case, bench), time.monotonic() - begun
+            done[case.model, case.kind, case.name] = one, seconds
+            print(f"{seconds:6.1f} s  {line(one)}", flush=True)
+            if budget:
+                with MEASURED.open("a") as file:
+                    file.write(json.dumps([dataclasses.asdict(one), seconds]) + "\n")
+    keys = [(case.model, case.kind, case.name) for case in cases]
+    return [done[key] for key in keys if key in done]
+
+
+def write(found: list[Measured], summary: dict[str, dict[str, float | int]], seconds: float) -> None:
+    missed, failed = verdicts(found)
+    figures = {
+        "cases": [dataclasses.asdict(each) for each in found],
+        "summary": summary,
+        "faults": sum(each.kind == "fault" for each in found),
+        "large_faults": sum(each.is_large for each in found),
+        "rights": sum(each.kind == "right" for each in found),
+        "missed": len(missed),
+        "failed_rights": len(failed),
+        **cost(Bench(["smollm2"])),
+        "seconds": seconds,
+    }
+    report.write("verdict", figures, MEANINGS)
+    MEASURED.unlink(missing_ok=True)
 
 
 def verdicts(found: list[Measured]) -> tuple[list[Measured], list[Measured]]:
@@ -99,14 +130,11 @@ def summarised(found: list[Measured]) -> dict[str, dict[str, float | int]]:
 
 
 def line(each: Measured) -> str:
-    size = (
-        ""
-        if each.kind == "right"
-        else f" change {each.change}" + (f", {each.change_there} at {each.visits} visits" if each.visits is not None else "")
-    )
-    expert = "" if each.expert_R is None else f" expert R {each.expert_R}"
-    said = f"{each.verdict} {each.reason}".strip()
-    return f"{each.kind:5} {each.model:8} {each.layout:8} {each.name}: R {each.R}{expert}, {each.match_tokens}/{each.tokens}, {each.english}; {said}{size}"
+    where = f"{each.kind:5} {each.model:8} {each.layout:8} {each.name}"
+    figures = f"R {each.R}, of an expert {each.expert_ratio}, {each.match_tokens}/{each.tokens}, {each.english}"
+    size = "" if each.kind == "right" else f", change {each.change}"
+    size += "" if each.visits is None else f" ({each.change_there} at {each.visits} visits)"
+    return f"{where}: {figures}; {each.verdict} {each.reason}{size}"
 
 
 def print_table(found: list[Measured]) -> None:
@@ -117,7 +145,7 @@ def print_table(found: list[Measured]) -> None:
         change = "" if each.kind == "right" else "NaN" if each.change is None else f"{each.change:.1f}"
         change += f" ({each.change_there:.1f} at {each.visits})" if each.change_there is not None else ""
         change += "" if each.is_large or each.kind == "right" else " under the noise"
-        figures = [f"{figure:.2f}" if figure is not None else "" for figure in (each.R, each.expert_R)]
+        figures = [f"{figure:.2f}" if figure is not None else "" for figure in (each.R, each.expert_ratio)]
         table.add_row(
             each.model,
             f"{each.kind}: {each.name}",

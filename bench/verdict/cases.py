@@ -65,7 +65,7 @@ DENSE = [
     right("static cache, eager", "sliding"),
     right("growing cache", "sliding", special="dynamic"),
 ]
-ONE_EXPERT = ("most used", "middle", "few visits", "4 to 7 visits", "fewer than 4 visits")
+ONE_EXPERT = ("most used", "middle", "few visits", "4 to 15 visits", "fewer than 4 visits")
 MIXTURES = [
     case
     for model in ("moe16", "moe64")

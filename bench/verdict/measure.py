@@ -16,8 +16,9 @@ from bench.verdict.device import Around, Bench, Generate, change, kept_graphs, v
 from bench.verdict.faults import Case, Json
 from doesitrun import verify
 from doesitrun.outcomes import Result
-from doesitrun.records import Dtype, Plan
+from doesitrun.records import Dtype, Plan, RankBytes
 from doesitrun.verify import THRESHOLDS
+from doesitrun.verify.ratio import middle
 
 LONGER = "The weather had been bad for weeks, and none of the boats had left the harbour since the day on which the storm came up. So"
 
@@ -32,7 +33,7 @@ class Measured:
     layout: str
     dtype: str
     R: float | None
-    expert_R: float | None
+    expert_ratio: float | None
     match_tokens: int
     tokens: int
     fluent: bool
@@ -42,7 +43,7 @@ class Measured:
     change: float | None
     """For a fault: what it does to float32 logits, in units of the yardstick's noise, mean over positions; None is NaN."""
     change_there: float | None
-    """For a fault of one expert: the same over the positions that visit it."""
+    """For a fault of one expert: the same at half of the positions that visit it, or at three quarters where those are few."""
     visits: int | None
     judge_applies: bool = True
     """False where the CPU's own text is not fluent, too."""
@@ -73,7 +74,7 @@ def measure(case: Case, bench: Bench) -> Measured:
         model = loaded(case, bench)
         apply(model)
         with arithmetic(case):
-            result = bench.run(plan, model, passages=case.passages, compiled=case.compiled, around=around(case, bench, plan))
+            result = bench.run(plan, model, passages=case.passages, compiled=case.compiled, around=around(case, bench))
     answer = bench.answer(plan, result)
     word = bench.word(plan, result)
     seen = verify.verdict(plan, result, answer, {"nll": [word.nll]})
@@ -83,7 +84,7 @@ def measure(case: Case, bench: Bench) -> Measured:
         size = fmean(changes) if all(math.isfinite(each) for each in changes) else None
         if case.expert:
             places = visitors(answer, case.expert[0], number)
-            visits, there = len(places), fmean([changes[place] for place in places]) if places else 0.0
+            visits, there = len(places), middle(sorted(changes[place] for place in places)) if places else 0.0
     return Measured(
         name=case.name,
         kind=case.kind,
@@ -91,7 +92,7 @@ def measure(case: Case, bench: Bench) -> Measured:
         layout=case.layout,
         dtype=plan.dtype.short,
         R=rounded(seen.logit_ratio),
-        expert_R=rounded(seen.expert_ratio),
+        expert_ratio=rounded(seen.expert_ratio),
         match_tokens=seen.match_tokens or 0,
         tokens=plan.new_tokens,
         fluent=word.fluent,
@@ -114,7 +115,8 @@ def planned(case: Case, bench: Bench) -> Plan:
     if case.special == "no ep":
         plan = dataclasses.replace(plan, ep=1)
     if case.special == "no tp":
-        plan = dataclasses.replace(plan, tp=1)
+        rules = {f"model.layers.*.self_attn.{name}_proj": "replicate" for name in "qkvo"}
+        plan = dataclasses.replace(plan, tp_override=rules, rank_bytes=RankBytes(replicated=plan.weights_bytes))
     return plan
 
 
@@ -123,7 +125,7 @@ def loaded(case: Case, bench: Bench) -> Any:
     if case.special == "eager attention":
         model.set_attn_implementation("eager")
     if hasattr(model.config, "_experts_implementation"):
-        model.config._experts_implementation = "eager" if case.special == "experts eager" else "batched_mm"
+        model.config._experts_implementation = "eager" if case.special == "experts eager" else "batched_mm"  # noqa: SLF001  its only switch
     return model
 
 
@@ -136,17 +138,27 @@ def with_expert(case: Case, plan: Plan, bench: Bench) -> tuple[Case, int]:
     """The case with the expert that its rule picks by the visits of a right run."""
     assert case.expert
     layer, which = case.expert
-    result = bench.run(plan, loaded(case, bench))
-    answer = bench.answer(plan, result)
-    counts = {number: len(visitors(answer, layer, number)) for number in range(answer["experts"][layer])}
-    number = picked(counts, which)
+    number = picked(visits_of(case.model, layer, plan, bench), which)
     return dataclasses.replace(case, apply=faults.zeroed_expert(layer, number)), number
+
+
+def visits_of(model: str, layer: int, plan: Plan, bench: Bench) -> dict[int, int]:
+    """How many positions visit each expert of a layer when the model runs right."""
+    if (model, layer) not in bench.visits:
+        result = bench.run(plan, loaded(Case("", "right", model), bench))
+        answer = bench.answer(plan, result)
+        bench.visits[model, layer] = {number: len(visitors(answer, layer, number)) for number in range(answer["experts"][layer])}
+    return bench.visits[model, layer]
 
 
 def picked(counts: dict[int, int], which: str) -> int:
     """The expert of a rule; where none has so few visits, the one that has the fewest."""
     order = sorted(counts, key=lambda number: (counts[number], number))
-    within = {"few visits": (THRESHOLDS.many_visits, 10**9), "4 to 7 visits": (4, 7), "fewer than 4 visits": (0, 3)}
+    within = {
+        "few visits": (THRESHOLDS.many_visits, 10**9),
+        "4 to 15 visits": (THRESHOLDS.visits, THRESHOLDS.many_visits - 1),
+        "fewer than 4 visits": (0, 3),
+    }
     if which in within:
         low, high = within[which]
         return next((number for number in order if low <= counts[number] <= high), order[0])
@@ -167,7 +179,7 @@ def arithmetic(case: Case) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def around(case: Case, bench: Bench, plan: Plan) -> Around | None:
+def around(case: Case, bench: Bench) -> Around | None:
     """What stands around generate()."""
     if case.special == "dynamic":
         return lambda generate: lambda model, inputs, **more: growing(generate, model, inputs, more)

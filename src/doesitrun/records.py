@@ -194,6 +194,9 @@ class Plan:
     tp_override: Mapping[str, str] | None = None
     """Rules merged into the architecture's TP plan (module pattern -> style)."""
     notes: tuple[str, ...] = ()
+    architecture: str = ""
+    """The config's first architecture."""
+    model_type: str = ""
     longest: int = 0
     """Most tokens that the probes may use: what memory holds a cache for. 0 asks for no probes."""
 
@@ -243,6 +246,8 @@ class Refusal:
     detail: str
     task: str = ""
     weights_bytes: int = 0
+    architecture: str = ""
+    model_type: str = ""
 
 
 class Blame(StrEnum):
@@ -333,6 +338,8 @@ class Row:
     retry_of: str | None = column("string", "The attempt that this one repeats, because its failure looked intermittent.")
     graph_hits: int | None = column("int32", "Compiled graphs that came from the cache, of all ranks.")
     graph_misses: int | None = column("int32", "Graphs that had to be compiled, of all ranks.")
+    architecture: str | None = column("string", "The config's first architecture.")
+    model_type: str | None = column("string", "The config's model_type.")
     expert_ratio: float | None = column("float64", "Largest R of the positions that visit one expert, over the run's typical position.")
 
     @property

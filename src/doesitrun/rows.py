@@ -34,6 +34,8 @@ def refused_row(refusal: Refusal, stack: Stack, at: datetime) -> Row:
         reason=refusal.reason,
         exclusion=refusal.detail or refusal.reason.meaning,
         weights_bytes=refusal.weights_bytes or None,
+        architecture=refusal.architecture or None,
+        model_type=refusal.model_type or None,
         tested_at=at,
     )
 
@@ -58,6 +60,8 @@ def pending_row(plan: Plan, stack: Stack, run_py: str, at: datetime, *, retry_of
         task=plan.task,
         device=plan.device,
         weights_bytes=plan.weights_bytes,
+        architecture=plan.architecture or None,
+        model_type=plan.model_type or None,
         prompt=plan.prompt,
         retry_of=retry_of.run_id if retry_of else None,
     )

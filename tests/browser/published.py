@@ -51,19 +51,58 @@ def row(model_id: str, architecture: str, size: float, pair: int, **changes: Any
     compiler, library = PAIRS[pair]
     cores = next(n for n in (1, 2, 4, 8, 16) if size * 2 / n < 15 or n == 16)
     values: dict[str, Any] = {
-        "model_id": model_id, "library": "transformers", "library_version": library, "transformers": library, "torch": "2.13.0",
-        "neuronx_cc": compiler, "torch_neuronx": "2.13.0.1.2", "python": "3.12.3", "accelerate": "1.15.0", "target": "neuron", "device": "trn2",
-        "compiler": "neuronx-cc", "compiler_version": compiler, "task": "text-generation", "cores": cores, "tp": cores, "ep": 1,
-        "revision": "a" * 40, "plan_id": f"{model_id.replace('/', '--')}@{'a' * 12}+text-generation+neuron+trn2+c{cores}tp{cores}ep1+bf16+n32",
-        "run_id": f"{pair}-{model_id}", "attempt": 1, "runner": "torch.compile(neuron)", "tested_at": DAY - timedelta(days=30 * (2 - pair), minutes=rng.randrange(6000)),
-        "schema_version": 1, "verdict_version": 1, "weights_bytes": int(size * 2e9), "run_py": f'"""Runs {model_id}."""\n\nimport torch\n\nprint(torch.__version__)\n' + "# a line\n" * 60,
-        "result": Result.PASS, "stage": Stage.VERIFY, "rungs": "reference,executed,numbers" if cores < 8 else "executed,fluent",
-        "wall_s": int(60 + size * 40 + rng.randrange(90)), "load_s": 4 + size * 2, "compile_s": 40 + size * 25, "run_s": 45 + size * 26, "warm_run_s": 1.5 + size / 4,
-        "hbm_peak_gb": round(size * 2.3 / cores + 0.8, 2), "hbm_capacity_gb": 24.0, "cpu_match": "32/32" if rng.random() < 0.5 else "19/32", "match_tokens": 32,
-        "logit_ratio": round(rng.uniform(0.75, 1.2), 3), "logit_ratio_median": 0.91, "passage_loss": 2.31, "english": "fluent", "fluency_nll": 2.4, "judge": "SmolLM2-360M@abc",
-        "compiled": True, "graphs": 2, "prompt": "The capital of France is", "output_text": " Paris. It is known for the Eiffel Tower and the Louvre, and it lies on the Seine.",
-        "graphs_uri": f"hf://buckets/example/graphs/{compiler}", "rank_weights_bytes": int(size * 2e9 / cores),
-    }  # fmt: skip
+        "model_id": model_id,
+        "library": "transformers",
+        "library_version": library,
+        "transformers": library,
+        "torch": "2.13.0",
+        "neuronx_cc": compiler,
+        "torch_neuronx": "2.13.0.1.2",
+        "python": "3.12.3",
+        "accelerate": "1.15.0",
+        "target": "neuron",
+        "device": "trn2",
+        "compiler": "neuronx-cc",
+        "compiler_version": compiler,
+        "task": "text-generation",
+        "cores": cores,
+        "tp": cores,
+        "ep": 1,
+        "revision": "a" * 40,
+        "plan_id": f"{model_id.replace('/', '--')}@{'a' * 12}+text-generation+neuron+trn2+c{cores}tp{cores}ep1+bf16+n32",
+        "run_id": f"{pair}-{model_id}",
+        "attempt": 1,
+        "runner": "torch.compile(neuron)",
+        "tested_at": DAY - timedelta(days=30 * (2 - pair), minutes=rng.randrange(6000)),
+        "schema_version": 1,
+        "verdict_version": 1,
+        "weights_bytes": int(size * 2e9),
+        "run_py": f'"""Runs {model_id}."""\n\nimport torch\n\nprint(torch.__version__)\n' + "# a line\n" * 60,
+        "result": Result.PASS,
+        "stage": Stage.VERIFY,
+        "rungs": "reference,executed,numbers" if cores < 8 else "executed,fluent",
+        "wall_s": int(60 + size * 40 + rng.randrange(90)),
+        "load_s": 4 + size * 2,
+        "compile_s": 40 + size * 25,
+        "run_s": 45 + size * 26,
+        "warm_run_s": 1.5 + size / 4,
+        "hbm_peak_gb": round(size * 2.3 / cores + 0.8, 2),
+        "hbm_capacity_gb": 24.0,
+        "cpu_match": "32/32" if rng.random() < 0.5 else "19/32",
+        "match_tokens": 32,
+        "logit_ratio": round(rng.uniform(0.75, 1.2), 3),
+        "logit_ratio_median": 0.91,
+        "passage_loss": 2.31,
+        "english": "fluent",
+        "fluency_nll": 2.4,
+        "judge": "SmolLM2-360M@abc",
+        "compiled": True,
+        "graphs": 2,
+        "prompt": "The capital of France is",
+        "output_text": " Paris. It is known for the Eiffel Tower and the Louvre, and it lies on the Seine.",
+        "graphs_uri": f"hf://buckets/example/graphs/{compiler}",
+        "rank_weights_bytes": int(size * 2e9 / cores),
+    }
     return Row(**(values | changes))
 
 
@@ -90,8 +129,19 @@ def rows(pair: int) -> list[Row]:
         if (number * 7 + pair * 3) % 11 == 0:
             changes = failed(plain, number)
         elif number % 13 == 5:
-            changes = {"result": Result.EXCLUDED, "reason": Reason.GATED, "stage": Stage.SELECT, "exclusion": Reason.GATED.meaning, "wall_s": None, "hbm_peak_gb": None,
-                       "rungs": None, "run_py": None, "output_text": None, "logit_ratio": None, "cpu_match": None}  # fmt: skip
+            changes = {
+                "result": Result.EXCLUDED,
+                "reason": Reason.GATED,
+                "stage": Stage.SELECT,
+                "exclusion": Reason.GATED.meaning,
+                "wall_s": None,
+                "hbm_peak_gb": None,
+                "rungs": None,
+                "run_py": None,
+                "output_text": None,
+                "logit_ratio": None,
+                "cpu_match": None,
+            }
         elif number == 33:
             changes = {
                 "result": Result.INCONCLUSIVE,
@@ -138,16 +188,81 @@ def ranked_and_planned() -> tuple[list[Ranked], list[Forecast]]:
     for by in ("trending", "downloads"):
         order = sorted(names, key=lambda each: random.Random(each[0] + by).random())
         for place, (model_id, architecture, size) in enumerate(order, 1):
-            ranking.append(Ranked(model_id, "text-generation", by, place, 9_000_000 // place, 4000 // place, 90.0 / place, "text-generation", "transformers",
-                                  None, int(size * 1e9), architecture, "x", None, None, "b" * 40, DAY))  # fmt: skip
+            ranking.append(
+                Ranked(
+                    model_id,
+                    "text-generation",
+                    by,
+                    place,
+                    9_000_000 // place,
+                    4000 // place,
+                    90.0 / place,
+                    "text-generation",
+                    "transformers",
+                    None,
+                    int(size * 1e9),
+                    architecture,
+                    "x",
+                    None,
+                    None,
+                    "b" * 40,
+                    DAY,
+                )
+            )
     for model_id, architecture, size in names:
         if size == 400:
-            plans.append(Forecast(model_id, "b" * 40, "excluded", "too_large", "800.0 GB of weights do not fit 16 cores of 24 GB.", "text-generation", "neuron", "trn2",
-                                  None, None, None, None, "bfloat16", 800 * 10**9, None, None, architecture, "x", None, "5.24.0", DAY))  # fmt: skip
+            plans.append(
+                Forecast(
+                    model_id,
+                    "b" * 40,
+                    "excluded",
+                    "too_large",
+                    "800.0 GB of weights do not fit 16 cores of 24 GB.",
+                    "text-generation",
+                    "neuron",
+                    "trn2",
+                    None,
+                    None,
+                    None,
+                    None,
+                    "bfloat16",
+                    800 * 10**9,
+                    None,
+                    None,
+                    architecture,
+                    "x",
+                    None,
+                    "5.24.0",
+                    DAY,
+                )
+            )
             continue
         cores = next(n for n in (1, 2, 4, 8, 16) if size * 2 / n < 15 or n == 16)
-        plans.append(Forecast(model_id, "b" * 40, "plan", None, None, "text-generation", "neuron", "trn2", cores, cores, 1, [n for n in (1, 2, 4, 8, 16) if n >= cores], "bfloat16",
-                              int(size * 2e9), int(size * 2e9 / cores), 20 * 10**9, architecture, "x", None, "5.24.0", DAY))  # fmt: skip
+        plans.append(
+            Forecast(
+                model_id,
+                "b" * 40,
+                "plan",
+                None,
+                None,
+                "text-generation",
+                "neuron",
+                "trn2",
+                cores,
+                cores,
+                1,
+                [n for n in (1, 2, 4, 8, 16) if n >= cores],
+                "bfloat16",
+                int(size * 2e9),
+                int(size * 2e9 / cores),
+                20 * 10**9,
+                architecture,
+                "x",
+                None,
+                "5.24.0",
+                DAY,
+            )
+        )
     return ranking, plans
 
 

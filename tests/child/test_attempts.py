@@ -176,6 +176,13 @@ def test_the_command_says_that_a_row_differs(toy: Callable[..., Ask], context: C
     assert (code, said["agrees"], said["now"]["reason"]) == (EXIT_DISAGREES, False, "wrong_numbers")
 
 
+def test_an_attempt_whose_reference_was_not_kept_cannot_be_judged_again(toy: Callable[..., Ask], context: Context) -> None:
+    folder = context.workspace.folder(campaign.test(toy(*evidence()), context))
+    (folder / "reference.json").unlink()
+    found = campaign.replay(folder)
+    assert (found.agrees, "not in the attempt's folder" in found.why) == (None, True)
+
+
 def test_a_pass_without_a_run_is_no_pass(context: Context) -> None:
     known = plan()
     row = rows.pending_row(known, context.stack, "", NOW)

@@ -42,7 +42,7 @@ def test_every_exit_code_is_documented() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["tset"], 2, "Did you mean 'test'?"),
+        (["tset"], 2, "Did you mean 'test'"),
         (["test"], 2, "Missing argument"),
         (["test", "."], 6, "workspace"),
         (["test", "org/na--me"], 2, "id"),

@@ -40,6 +40,7 @@ def call(hub: Buckets, tmp_path: Path) -> Call:
 
     def run(*argv: object, cwd: Path = tmp_path, **variables: str) -> subprocess.CompletedProcess[str]:
         own = {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0", "NO_COLOR": "1"}
+        own |= {"HF_HUB_ETAG_TIMEOUT": "60", "HF_HUB_DOWNLOAD_TIMEOUT": "60"}  # machines are shared
         words = [str(word) for word in argv]
         done = subprocess.run(words, cwd=cwd, env={**os.environ, **own, **variables}, capture_output=True, text=True, check=False)
         assert "Traceback" not in done.stderr, done.stderr

@@ -20,12 +20,12 @@ from doesitrun.store.workspace import Workspace
 COUNT = range(1000, 3000)
 
 
-def killed(*arguments: object, watched: Path, after: int) -> None:
-    """Runs a command and kills it as soon as the folder has so many files."""
+def killed(*arguments: object, watched: Path) -> None:
+    """Runs a command and kills it as soon as the folder has an entry."""
     argv = [sys.executable, "-m", "doesitrun", "graphs", *map(str, arguments)]
     child = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        while child.poll() is None and len(scan(watched)) < after:
+        while child.poll() is None and not any(path.suffix == ".neff" for path in watched.rglob("*")):
             time.sleep(0.005)
     finally:
         child.send_signal(signal.SIGKILL)
@@ -36,7 +36,7 @@ def test_a_push_and_a_pull_that_are_killed_are_resumed(tmp_path: Path) -> None:
     here, there, store = Workspace(tmp_path / "a"), Workspace(tmp_path / "b"), tmp_path / "store"
     local, other = LocalGraphs(here.root / "graphs"), LocalGraphs(there.root / "graphs")
     local.keep(manifest(filled(local.cache(PAIR), COUNT, 20_000), COUNT))
-    killed("push", store, "-w", here.root, watched=store, after=50)
+    killed("push", store, "-w", here.root, watched=store)
     cut = graphs.shelf(graphs.open_store(str(store)), PAIR)
     assert 0 < len(cut.entries) < len(COUNT), "it was killed on its way"
     assert cut.manifests == {}
@@ -44,7 +44,7 @@ def test_a_push_and_a_pull_that_are_killed_are_resumed(tmp_path: Path) -> None:
     (done,) = sharing.push(str(store), here, [], lambda _: None)
     assert (done.uploaded, done.present) == (len(COUNT) - len(cut.entries), len(cut.entries))
 
-    killed("pull", store, "--pair", PAIR, "-w", there.root, watched=other.cache(PAIR), after=10)
+    killed("pull", store, "--pair", PAIR, "-w", there.root, watched=other.cache(PAIR))
     brought = scan(other.cache(PAIR))
     assert all((other.cache(PAIR) / name).read_bytes() == (local.cache(PAIR) / name).read_bytes() for name in brought)
     assert other.manifests(PAIR) == {}

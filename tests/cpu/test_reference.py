@@ -111,44 +111,16 @@ def verdict_on(checkpoint: Path, model: Model) -> verify.Verdict:
 
 
 # ---------------------------------------------------------------------------------- right runs and real faults
-def zeroed_output_projection(model: Model) -> None:
-    model.model.layers[15].self_attn.o_proj.weight.zero_()
-
-
 def zeroed_head(model: Model) -> None:
     model.model.layers[10].self_attn.o_proj.weight[:, 64:128] = 0
-
-
-def wrong_epsilon(model: Model) -> None:
-    """1e-2 for 1e-5. 1e-6 would change nothing: the activations are far larger than either."""
-    for module in model.modules():
-        if hasattr(module, "variance_epsilon"):
-            module.variance_epsilon = 1e-2
-
-
-def wrong_rope_base(model: Model) -> None:
-    width = model.config.head_dim
-    model.model.rotary_emb.inv_freq = 1 / 10_000.0 ** (torch.arange(0, width, 2) / width)
 
 
 def wrong_activation(model: Model) -> None:
     model.model.layers[12].mlp.act_fn = torch.nn.GELU()
 
 
-def weights_in_fp8(model: Model) -> None:
-    for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear) and name != "lm_head":
-            wide = module.weight.float()
-            scale = wide.abs().max() / torch.finfo(torch.float8_e4m3fn).max
-            module.weight.copy_((wide / scale).to(torch.float8_e4m3fn).float() * scale)
-
-
-def swapped_layers(model: Model) -> None:
-    layers = model.model.layers
-    layers[7], layers[8] = layers[8], layers[7]
-
-
-FAULTS = [zeroed_output_projection, zeroed_head, wrong_epsilon, wrong_rope_base, wrong_activation, weights_in_fp8, swapped_layers]
+FAULTS = [zeroed_head, wrong_activation]
+"""Those with the smallest margin; the bench of the verdict has many more."""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)

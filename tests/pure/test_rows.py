@@ -77,8 +77,9 @@ def test_notes_of_plan_and_verdict_stand_side_by_side(pending: Row) -> None:
 
 
 def test_a_refusal_is_an_excluded_row_with_an_id_that_parses() -> None:
-    refusal = Refusal("org/name", "0123456789abcdef", Reason.TOO_LARGE, "Too much.", "text-generation", 10**12)
+    refusal = Refusal("org/name", "0123456789abcdef", Reason.TOO_LARGE, "Too much.", "text-generation", 10**12, "LlamaForCausalLM", "llama")
     row = rows.refused_row(refusal, STACK, NOW)
+    assert (row.architecture, row.model_type) == ("LlamaForCausalLM", "llama")
     assert (row.result, row.reason, row.exclusion, row.weights_bytes) == (Result.EXCLUDED, Reason.TOO_LARGE, "Too much.", 10**12)
     assert PlanId.parse(rows.refusal_plan_id(refusal, STACK, Dtype.BFLOAT16, 32)).cores == 0
 

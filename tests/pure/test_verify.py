@@ -145,6 +145,14 @@ def test_other_tokens_than_the_cpus_are_told_and_are_no_fault():
     assert seen.cpu_match == "3/8"
 
 
+def test_tensors_that_the_model_does_not_use_are_told_and_are_no_fault():
+    result, reference = evidence()
+    reference["unexpected_keys"] = [f"mtp.{number}" for number in range(7)]
+    seen = verdict(plan(), result, reference, None)
+    assert seen.outcome.result is Result.PASS
+    assert seen.notes == ("tensors of the checkpoint that the model does not use: mtp.0, mtp.1, mtp.2, mtp.3, mtp.4 and 2 more",)
+
+
 # ---------------------------------------------------------------------------------- the ratio
 @given(st.integers(0, 10**6), st.floats(0.02, 2.0))
 def test_noise_of_the_dtypes_own_size_gives_a_ratio_near_one(seed: int, sigma: float):
@@ -212,6 +220,102 @@ def test_matches_are_counted_up_to_the_first_difference(left: list[int], right: 
     assert count == size or left[count] != right[count]
 
 
+# ---------------------------------------------------------------------------------- mixtures of experts
+PASSAGES, EXPERTS = 8, 4
+
+
+def mixture(seed: int = 1) -> tuple[Json, Json]:
+    """A right run of a model with one layer of experts, of which position i visits expert i mod 3: nobody visits the last."""
+    texts = [evidence(seed=seed + number) for number in range(PASSAGES + 1)]
+    chance = random.Random(seed)
+    expected = [
+        {
+            "fp32": reference["fp32"],
+            "low": reference["low"],
+            "shaken": [[[logit + chance.gauss(0, SIGMA) for logit in row] for row in reference["fp32"]]],
+            "visits": [[[step % 3] for step in range(STEPS)]],
+        }
+        for _, reference in texts
+    ]
+    names = ("prompt_ids", "tokens", "top_ids", "top_logits")
+    result = {**texts[0][0], "passages": [{name: run[name] for name in names} for run, _ in texts[1:]]}
+    return result, {**texts[0][1], **expected[0], "passages": expected[1:], "experts": [EXPERTS]}
+
+
+MOE = {"is_moe": True}
+
+
+def spoil(result: Json, reference: Json, positions: Callable[[int, int], bool], factor: float) -> None:
+    """The device's deviations at those positions (text, step), times a factor."""
+    for text, (run, wide) in enumerate(zip([result, *result["passages"]], [reference, *reference["passages"]], strict=True)):
+        for step in range(STEPS):
+            if positions(text, step):
+                rows = zip(run["top_logits"][step], wide["fp32"][step], strict=True)
+                run["top_logits"][step] = [exact + factor * (x - exact) for x, exact in rows]
+
+
+@given(st.integers(0, 10**6))
+def test_a_right_mixture_passes_and_says_which_experts_nobody_visits(seed: int):
+    result, reference = mixture(seed)
+    seen = verdict(plan(**MOE), result, reference, None)
+    assert seen.outcome.result is Result.PASS
+    assert seen.notes == ("fewer than 4 of 72 positions visit 1 of 4 experts: a fault of those goes unseen",)
+    assert seen.expert_ratio < THRESHOLDS.expert
+
+
+def test_an_expert_that_few_visit_is_told_from_noise_when_all_of_its_visits_are_off():
+    result, reference = mixture()
+    for number, each in enumerate(reference["passages"]):
+        each["visits"][0][7] = [3] if number < 5 else []
+    spoil(result, reference, lambda text, step: 0 < text < 6 and step == 7, 8)
+    seen = verdict(plan(**MOE), result, reference, None)
+    assert seen.logit_ratio < THRESHOLDS.ratio
+    assert seen.outcome.reason is Reason.WRONG_NUMBERS
+    assert "over the 5 positions that visit expert 3 of the 1st layer" in seen.outcome.detail
+
+
+def test_single_wild_positions_of_a_mixture_are_rounding_and_no_fault():
+    result, reference = mixture()
+    spoil(result, reference, lambda text, step: text % 3 == 1 and step == 4, 40)
+    assert verdict(plan(**MOE), result, reference, None).outcome.result is Result.PASS
+    for each in (reference, *reference["passages"]):
+        each.update(visits=[], shaken=[])
+    assert verdict(plan(), result, {**reference, "experts": []}, None).outcome.reason is Reason.WRONG_NUMBERS
+
+
+def test_an_evidence_without_passages_is_judged_as_far_as_it_goes():
+    result, reference = mixture()
+    del result["passages"]
+    seen = verdict(plan(**MOE), result, reference, None)
+    assert seen.outcome.result is Result.PASS
+    assert "of 8 positions" in seen.notes[0]
+
+
+def test_the_passages_go_to_the_reference_without_their_logits():
+    result, _ = mixture()
+    asked = verify.reference_request(plan(**MOE), result)["passages"]
+    assert [set(each) for each in asked] == [{"prompt_ids", "tokens", "top_ids"}] * PASSAGES
+
+
+@pytest.mark.parametrize("damage", [[], [{}], "x", [{"prompt_ids": []}] * PASSAGES])
+def test_a_damaged_passage_is_a_sentence(damage: Any):
+    result, reference = mixture()
+    told = verdict(plan(**MOE), result, {**reference, "passages": damage}, None).outcome
+    assert told.reason is Reason.REFERENCE_FAILED
+    told = verdict(plan(**MOE), {**result, "passages": damage or [{}]}, reference, None).outcome
+    assert told.reason is Reason.NO_RESULT
+
+
+def test_a_device_that_never_held_the_planned_weights_ran_elsewhere():
+    """Also where the rank believes that it holds nothing at all: what was planned is what counts."""
+    result, reference = evidence()
+    result["ranks"][0].update(peak_bytes=400, weights_bytes=300)
+    seen = verdict(plan(), result, reference, None)
+    assert seen.outcome.reason is Reason.EAGER_FALLBACK
+    result["ranks"][0].update(peak_bytes=0)
+    assert verdict(plan(), result, reference, None).outcome.result is Result.PASS, "a target that cannot tell"
+
+
 # ---------------------------------------------------------------------------------- every reason
 def change(path: str, value: Any) -> Callable[[Json, Json, Json], None]:
     """A fault: the entry at `path` ("result.ranks.0.tokens") becomes `value`."""
@@ -254,6 +358,7 @@ FAULTS = [
     (change("result.warm_tokens.6", 3), Reason.UNSTABLE_TOKENS, "at 7 of 8"),
     (change("result.ranks.1.tokens", [1] * STEPS), Reason.RANKS_DISAGREE, "Rank 1"),
     (change("result.top_logits.4.0", 0.0), Reason.WRONG_NUMBERS, "Token 5 of 8 is not the best one of its own logits"),
+    (change("result.passages", [{}]), Reason.NO_RESULT, "prompt_ids is missing"),
     (change("result.top_logits.4.0", 50.0), Reason.WRONG_NUMBERS, "(limit 1.5); 8/8 tokens equal the CPU's."),
 ]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -14,7 +14,7 @@ from markupsafe import Markup
 from doesitrun import __version__
 from doesitrun.app import badge, words
 from doesitrun.app.screens import FILTERS, show
-from doesitrun.catalog import Catalog, Size, Source
+from doesitrun.catalog import Catalog, Line, Size, Source
 from doesitrun.outcomes import Reason
 
 RESULT_WORDS = {
@@ -30,8 +30,10 @@ FAULT_WORDS = {
     "upstream": "a broken checkpoint, on every target",
     "harness": "the harness or the host, not the model",
 }
-KEPT = 400
-"""Drawn pages that are kept, of about 50 kB each."""
+KEPT = 300
+"""Drawn pages that are kept, of about 100 kB each."""
+KEPT_ROWS = 20_000
+"""Drawn lines that are kept, of about 1 kB each."""
 
 
 @cache
@@ -92,6 +94,7 @@ class Pages:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._kept: dict[tuple[Any, ...], str] = {}
+        self._rows: dict[tuple[Any, ...], Markup] = {}
         self._of: tuple[Any, ...] = ()
 
     def draw(self, parameters: Mapping[str, str], base: str, *, whole: bool) -> str:
@@ -99,24 +102,43 @@ class Pages:
         data = self._source.current()
         known = {name: value[:LONGEST] for name, value in sorted(parameters.items()) if name in NAMES and value}
         if self._of != (data.version, data.notices):
-            self._kept, self._of = {}, (data.version, data.notices)
-        kept, key = self._kept, (*known.items(), base, whole)
-        if key not in kept:
-            if len(kept) >= KEPT:
-                kept.pop(next(iter(kept)), None)
-            kept[key] = _drawn(data, known, base, whole=whole)
-        return kept[key]
+            self._kept, self._rows, self._of = {}, {}, (data.version, data.notices)
+        key = (*known.items(), base, whole)
+        return _remembered(self._kept, KEPT, key, lambda: self._drawn(data, known, base, whole=whole))
+
+    def _drawn(self, data: Catalog, parameters: Mapping[str, str], base: str, *, whole: bool) -> str:
+        shown = show(data, parameters)
+        values: Mapping[str, Any] = {
+            "parameters": _Given(parameters),
+            "screen": shown.screen,
+            "title": shown.title,
+            "data": data,
+            "base": base,
+            "wrapper": "document.html" if whole else "fragment.html",
+            "row": partial(self._row, self._rows, shown.values.get("ranked", False), "task" not in parameters),
+            **shown.values,
+        }
+        return environment().get_template(f"{shown.screen}.html").render(values)
+
+    def _row(self, rows: dict[tuple[Any, ...], Markup], ranked: bool, with_task: bool, line: Line) -> Markup:
+        """A line of a list: the same in every answer, until the data change."""
+
+        def made() -> Markup:
+            values = {"line": line, "ranked": ranked, "with_task": with_task}
+            return Markup(environment().get_template("row.html").render(values))  # noqa: S704 it was escaped by the template
+
+        return _remembered(rows, KEPT_ROWS, (ranked, with_task, line.model_id, line.task, line.target, line.row, line.rank), made)
 
 
-def _drawn(data: Catalog, parameters: Mapping[str, str], base: str, *, whole: bool) -> str:
-    shown = show(data, parameters)
-    values: Mapping[str, Any] = {
-        "parameters": _Given(parameters),
-        "screen": shown.screen,
-        "title": shown.title,
-        "data": data,
-        "base": base,
-        "wrapper": "document.html" if whole else "fragment.html",
-        **shown.values,
-    }
-    return environment().get_template(f"{shown.screen}.html").render(values)
+T = TypeVar("T")
+
+
+def _remembered(kept: dict[tuple[Any, ...], T], most: int, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+    """What is kept under the key, or is made now; where there are too many, they all go. Threads may share it."""
+    found = kept.get(key)
+    if found is None:
+        found = make()
+        if len(kept) >= most:
+            kept.clear()  # not the oldest alone: another thread may be looking at it
+        kept[key] = found
+    return found

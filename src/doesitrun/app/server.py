@@ -20,7 +20,7 @@ from gradio.route_utils import get_root_url
 from doesitrun import catalog
 from doesitrun.app import badge, pages, screens
 from doesitrun.app.tools import TOOLS
-from doesitrun.errors import DoesItRunError
+from doesitrun.errors import DoesItRunError, UsageError
 
 HEADERS = {
     # Whatever a hostile row might slip past the templates, no script but ours runs.
@@ -45,29 +45,35 @@ def build(source: catalog.Source) -> gradio.Server:
     return server
 
 
-def serve(place: str, host: str | None, port: int | None, announce: Callable[[str], None], *, opened: bool = False) -> None:
-    """Serves the data at `place` until it is stopped; `announce` is told the address once the app answers.
+def serve(place: str, host: str | None, port: int | None, announce: Callable[[str, bool], None], *, opened: bool = False) -> None:
+    """Serves the data at `place` until it is stopped; `announce` is told the address, and whether MCP is there, once the app answers.
 
-    Raises WorkspaceError where the data cannot be read at the start, UsageError where the port is taken.
+    Raises WorkspaceError or HubError where the data cannot be read at the start, UsageError where the port is taken.
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # whoever looks a model up is nobody else's business
     logging.getLogger("httpx").setLevel(logging.WARNING)
     source = catalog.open_data(place)
     server = build(source)
-    with contextlib.redirect_stdout(io.StringIO()):  # Gradio announces MCP even when it is asked to be quiet
-        app, address, _ = server.launch(
-            server_name=host,
-            server_port=port,
-            inbrowser=opened,
-            share=False,
-            quiet=True,
-            mcp_server=True,
-            ssr_mode=False,
-            enable_monitoring=False,
-            prevent_thread_lock=True,
-        )
-    announce(address.rstrip("/"))
-    app.get_blocks().block_thread()
+    pages.Pages(source).draw({}, "", whole=True)  # templates are compiled before the first visitor comes
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # Gradio announces MCP even when it is asked to be quiet
+            app, address, _ = server.launch(
+                server_name=host,
+                server_port=port,
+                inbrowser=opened,
+                share=False,
+                quiet=True,
+                mcp_server=True,
+                ssr_mode=False,
+                enable_monitoring=False,
+                prevent_thread_lock=True,
+            )
+    except OSError as error:
+        message = f"Cannot listen at {host or '127.0.0.1'}, port {port or 'from 7860 on'} ({error}): name another with --port or --host."
+        raise UsageError(message) from None
+    blocks = app.get_blocks()
+    announce(address.rstrip("/"), bool(blocks.mcp_server))
+    blocks.block_thread()
 
 
 def _base(request: Request) -> str:

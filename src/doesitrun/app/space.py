@@ -34,7 +34,7 @@ serve(
     os.environ.get("DOESITRUN_DATA") or DATA,
     os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0"),
     int(os.environ.get("GRADIO_SERVER_PORT", "7860")),
-    lambda address: print(f"Does it run? {{address}}", flush=True),
+    lambda address, _: print(f"Does it run? {{address}}", flush=True),
 )
 '''
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +45,9 @@ def _prepared(ask: Ask, found: Checkpoint | Refusal, outline: Outline | Problem 
         task = TASKS[ask.task or "text-generation"]
         return Prepared(None, None, device, task, options, found if isinstance(found, Refusal) else _no_outline(found))
     task = TASKS[outline.task] if isinstance(outline, Outline) else _first_task(ask, found)
-    return Prepared(found, outline, device, task, options, make_plan(found, outline, device, task, options))
+    plan = make_plan(found, outline, device, task, options)
+    plan = dataclasses.replace(plan, architecture=found.architecture, model_type=found.model_type)
+    return Prepared(found, outline, device, task, options, plan)
 
 
 def _no_outline(found: Checkpoint) -> Refusal:

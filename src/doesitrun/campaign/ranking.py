@@ -96,7 +96,7 @@ def rank(
 
 
 def _waiting(waiting: Waiting) -> Progress:
-    return Progress(f"waiting {waiting.seconds:.0f} s, for {waiting.why}", 0.0)
+    return Progress(f"waiting {waiting.seconds:.0f} s: {waiting.why}", 0.0)
 
 
 def _listings(
@@ -177,7 +177,6 @@ def _revision(opened: Checkpoint | Refusal) -> str:
 def _forecast(prepared: Prepared, task: str, context: Context, now: datetime) -> Forecast:
     plan, checkpoint, outline = prepared.plan, prepared.checkpoint, prepared.outline
     known = outline if isinstance(outline, Outline) else None
-    architectures = checkpoint.config.get("architectures") if checkpoint is not None else None
     base = Forecast(
         model_id=plan.model_id,
         revision=plan.revision,
@@ -195,8 +194,8 @@ def _forecast(prepared: Prepared, task: str, context: Context, now: datetime) ->
         weights_bytes=None,
         max_rank_bytes=None,
         capacity_bytes=None,
-        architecture=str(architectures[0]) if isinstance(architectures, list) and architectures else None,
-        model_type=known.model_type if known is not None else None,
+        architecture=plan.architecture or None,
+        model_type=plan.model_type or None,
         notes=None,
         transformers=context.stack.versions.get("transformers"),
         planned_at=now,

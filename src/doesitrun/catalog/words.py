@@ -148,7 +148,5 @@ def graphs_command(uri: str, target: str) -> str:
 
 def pair_words(pair: Pair) -> str:
     """A pair as people read it."""
-    parts = [
-        f"{name} {version}".strip() for name, version in ((pair.compiler, pair.compiler_version), (pair.library, pair.library_version))
-    ]
-    return " and ".join(part for part in parts if part) or "unknown versions"
+    named = ((pair.compiler, pair.compiler_version), (pair.library, pair.library_version))
+    return " and ".join(f"{name} {version}".strip() for name, version in named if version) or "unknown versions"

@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from doesitrun.cli.app import app
+from doesitrun.cli.lookup import DEFAULT_DATA, Data
 from doesitrun.errors import UsageError
 
 
 @app.command()
 def serve(
-    data: Annotated[str, typer.Option(help="A workspace, a folder of Parquet files, or hf://datasets/ORG/NAME.")] = "results",
+    data: Data = DEFAULT_DATA,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(help="Port. Default: the first free one from 7860.", min=1, max=65535)] = None,
     opened: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,

@@ -61,6 +61,28 @@ class Checkpoint:
     gated: bool = False
     has_weights: bool = False
 
+    @property
+    def architecture(self) -> str:
+        """The config's first architecture; "" where it names none."""
+        return first_architecture(self.config)
+
+    @property
+    def model_type(self) -> str:
+        """The config's model_type; "" where it names none."""
+        return named_type(self.config)
+
+
+def first_architecture(config: Mapping[str, Any]) -> str:
+    """The first of the architectures that a config names; "" for none, or for a list of other things."""
+    named = config.get("architectures")
+    return named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
+
+
+def named_type(config: Mapping[str, Any]) -> str:
+    """The model_type that a config names; "" for none, or for another thing."""
+    named = config.get("model_type")
+    return named if isinstance(named, str) else ""
+
 
 def local_id(path: Path) -> str:
     """`local/NAME`, with every character that a plan id cannot hold turned into a dash.

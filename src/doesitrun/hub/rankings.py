@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from doesitrun.errors import HubError, UsageError
-from doesitrun.hub.checkpoint import Checkpoint
+from doesitrun.hub.checkpoint import Checkpoint, first_architecture, named_type
 from doesitrun.hub.repository import HubThrottledError, described, failure
 from doesitrun.outcomes import Reason
 from doesitrun.records import Ranked, Refusal
@@ -65,7 +65,6 @@ def take(task: str, by: str, top: int) -> list[Listed]:
 
 def _ranked(info: Any, task: str, by: str, rank: int, now: datetime) -> Ranked:
     config = info.config if isinstance(info.config, dict) else {}
-    architectures = config.get("architectures")
     base, relation = _base(info.tags or ())
     return Ranked(
         model_id=info.id,
@@ -79,8 +78,8 @@ def _ranked(info: Any, task: str, by: str, rank: int, now: datetime) -> Ranked:
         library=info.library_name,
         gated=info.gated if isinstance(info.gated, str) else "manual" if info.gated else None,
         parameters=info.safetensors.total if info.safetensors else None,
-        architecture=str(architectures[0]) if isinstance(architectures, list) and architectures else None,
-        model_type=config.get("model_type") if isinstance(config.get("model_type"), str) else None,
+        architecture=first_architecture(config) or None,
+        model_type=named_type(config) or None,
         base_model=base,
         base_relation=relation,
         sha=info.sha,

@@ -126,11 +126,12 @@ def _commands(page: Page, place: str) -> list[tuple[str, str]]:
 
 def _page_facts(page: Page) -> list[tuple[str, Text]]:
     line = page.line
-    cores = f"{line.cores} core{'' if line.cores == 1 else 's'} of {line.device} ({line.target})" if line.cores else ""
+    cores = f"{line.cores} core{'' if line.cores == 1 else 's'}" if line.cores else ""
+    where = [cores, *([f"of {line.device}"] if line.device else []), *([f"({line.target})"] if line.target else [])]
     memory = f"{line.peak_gb:.2f} GB at its peak on the fullest rank" if line.peak_gb is not None else ""
     shown = [
         ("why", "" if page.failure else line.why),
-        ("where", cores),
+        ("where", " ".join(where) if cores else ""),
         ("versions", _versions(line) and f"{line.compiler} {line.compiler_version}, {line.library} {line.library_version}"),
         ("architecture", line.architecture),
         ("weights", f"{line.weights_gb:.2f} GB once loaded" if line.weights_gb else ""),
@@ -163,7 +164,7 @@ def _sections(page: Page) -> list[Text | Table]:
     if others:
         parts += [_heading("What the planner expects"), fact_table([(each.target, plain(forecast_line(each))) for each in others])]
     for history in page.histories:
-        parts += [_heading(f"History on {history.target}{f', {history.task}' if history.task else ''}"), plain(history.sentence)]
+        parts += [_heading(_history_title(history)), plain(history.sentence)]
         parts.append(_history_table(history))
     if page.stack:
         parts += [_heading("Software"), fact_table([(name, plain(version)) for name, version in page.stack])]
@@ -194,6 +195,11 @@ def _evidence_facts(evidence: Evidence) -> list[tuple[str, Text]]:
         ("text", f"{evidence.prompt} ->{evidence.output_text}" if evidence.output_text else ""),
     ]
     return [(name, plain(value)) for name, value in shown if value]
+
+
+def _history_title(history: History) -> str:
+    on = f" on {history.target}" if history.target else ""
+    return f"History{on}{f', {history.task}' if history.task else ''}"
 
 
 def _history_table(history: History) -> Table:

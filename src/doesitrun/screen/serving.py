@@ -8,12 +8,12 @@ from pathlib import Path
 from doesitrun.screen.terminal import console, plain, program, short
 
 
-def show_address(address: str) -> None:
+def show_address(address: str, has_mcp: bool) -> None:
     """Where the web app answers, and its other doors."""
     lines = (
         f"Does it run?  {address}",
         f"  API    {address}/?view=api",
-        f"  MCP    {address}/gradio_api/mcp/",
+        f"  MCP    {address}/gradio_api/mcp/" if has_mcp else "  MCP    not here: pip install 'gradio[mcp]'",
         f"  feed   {address}/changes.atom",
         "Ctrl-C stops it.",
     )

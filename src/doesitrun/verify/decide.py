@@ -12,7 +12,7 @@ from doesitrun.verify.evidence import DeviceRun, MalformedError, Reference, judg
 from doesitrun.verify.fluency import fluency
 from doesitrun.verify.probes import Probed, judged_texts, probed, read_probes, remarks
 from doesitrun.verify.ratio import Numbers
-from doesitrun.verify.rules import NUMBERS_ALONE, RULES, Case, Rung
+from doesitrun.verify.rules import NUMBERS_ALONE, RULES, Case, Rung, names_of
 from doesitrun.verify.thresholds import THRESHOLDS
 
 
@@ -117,6 +117,8 @@ def _rungs(case: Case, probes: Sequence[Probed], failed: set[Rung]) -> tuple[Run
 
 
 def _notes(case: Case) -> Iterable[str]:
+    if case.reference is not None and case.reference.unexpected_keys:
+        yield f"tensors of the checkpoint that the model does not use: {names_of(case.reference.unexpected_keys)}"
     if case.reference is None:
         yield "no CPU reference: the host cannot hold the model, so the result rests on execution and fluency"
     if case.numbers is not None and case.fluency is not None and not case.fluency.fluent:

@@ -207,6 +207,7 @@ class Reference:
     prompt_ids: tuple[int, ...]
     weights_digests: tuple[str, ...] = ()
     """Of the loads that were compared; empty where nothing was suspicious."""
+    unexpected_keys: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, values: Mapping[str, Any], run: DeviceRun) -> Reference:
@@ -229,6 +230,7 @@ class Reference:
             low_argmax=entries(values, "low_argmax", int, length=steps),
             prompt_ids=entries(values, "prompt_ids", int),
             weights_digests=entries(values, "weights_digests", str) if "weights_digests" in values else (),
+            unexpected_keys=entries(values, "unexpected_keys", str) if "unexpected_keys" in values else (),
         )
 
 

@@ -65,6 +65,8 @@ def replayed(saved: Saved) -> Replay:
     if row.reason in WITHOUT_EVIDENCE:
         return Replay(run_id, None, f"{row.reason.meaning} Nothing can be judged from what is there.", row=row)
     found = again(saved.plan, saved)
+    if found.outcome.reason is Reason.REFERENCE_FAILED and not saved.has_reference:
+        return Replay(run_id, None, f"{found.outcome.detail} An older version did not keep it.", row=row)
     differences = tuple(_differences(row, saved, found))
     version = "" if row.verdict_version == VERDICT_VERSION else f" The row was judged by version {row.verdict_version} of the rules."
     said = "The row says the same." if not differences else f"The row differs in {', '.join(d.partition(' ')[0] for d in differences)}."

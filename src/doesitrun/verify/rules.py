@@ -66,7 +66,8 @@ Finding = tuple[Reason, str]
 Rule = Callable[[Case], Finding | None]
 
 
-def _names(names: Sequence[str], most: int = 5) -> str:
+def names_of(names: Sequence[str], most: int = 5) -> str:
+    """The first names, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
@@ -76,9 +77,9 @@ def whole_checkpoint(case: Case) -> Finding | None:
     reference = case.reference
     missing = (*(reference.missing_keys if reference else ()), *case.run.missing_keys)
     if missing:
-        return Reason.MISSING_WEIGHTS, f"The checkpoint lacks tensors that the model needs: {_names(sorted(set(missing)))}."
+        return Reason.MISSING_WEIGHTS, f"The checkpoint lacks tensors that the model needs: {names_of(sorted(set(missing)))}."
     if reference and reference.mismatched_keys:
-        names = _names(reference.mismatched_keys)
+        names = names_of(reference.mismatched_keys)
         return (
             Reason.BROKEN_CHECKPOINT,
             f"Tensors of the checkpoint have another shape than the model: {names}.",
@@ -132,7 +133,7 @@ def compiled(case: Case) -> Finding | None:
 
 def no_fallback(case: Case) -> Finding | None:
     """Nothing fell back to another device or to eager mode."""
-    return (Reason.EAGER_FALLBACK, f"Fell back: {_names(case.run.fallbacks)}.") if case.run.fallbacks else None
+    return (Reason.EAGER_FALLBACK, f"Fell back: {names_of(case.run.fallbacks)}.") if case.run.fallbacks else None
 
 
 def held_its_weights(case: Case) -> Finding | None:

@@ -27,16 +27,18 @@ class Thresholds:
     bfloat16 tips routers over at near ties, after which a position of a right run is off by up to 40 times the noise.
     Measured on four mixtures, 256 positions, ten right runs each: R without this bound 0.84-1.51, with it 0.82-1.21.
     """
-    expert: float = 2.5
+    expert: float = 2.0
     """Largest R of the positions that visit one expert, in units of the run's typical position, of a bfloat16 run.
 
-    Measured on the same right runs: at most 1.7 with trained weights, and 2.3 with random ones, of whose positions
-    rounding tips almost half. A zeroed expert: 1.9-16, the smaller ones where its whole effect is about the noise.
+    Measured on four mixtures with 16 right runs each: with trained weights at most 1.7; with random ones, of whose
+    positions rounding tips almost half, at most 1.7 as well. A zeroed expert: 1.9-16, the smaller ones where its whole
+    effect is about the noise.
     """
     visits: int = 4
     """Fewest positions that an expert is judged by. Of fewer, all may be wild in a right run (measured: up to 13)."""
-    many_visits: int = 8
-    """From so many visits on the median is taken; below, the lower quartile (right runs: at most 1.6)."""
+    many_visits: int = 16
+    """From so many visits on the median is taken; below, the lower quartile. The median of 8 to 13 positions of a right
+    run with random weights was up to 2.3, their lower quartile up to 1.6."""
     ratio_float32: float = 0.25
     """Largest R of a float32 run, whose yardstick is bfloat16.
 
