@@ -16,7 +16,7 @@ from bench.verdict.device import Around, Bench, Generate, change, kept_graphs, v
 from bench.verdict.faults import Case, Json
 from doesitrun import verify
 from doesitrun.outcomes import Result
-from doesitrun.records import Dtype, Plan
+from doesitrun.records import Dtype, Plan, RankBytes
 from doesitrun.verify import THRESHOLDS
 from doesitrun.verify.ratio import middle
 
@@ -115,7 +115,8 @@ def planned(case: Case, bench: Bench) -> Plan:
     if case.special == "no ep":
         plan = dataclasses.replace(plan, ep=1)
     if case.special == "no tp":
-        plan = dataclasses.replace(plan, tp=1)
+        rules = {f"model.layers.*.self_attn.{name}_proj": "replicate" for name in "qkvo"}
+        plan = dataclasses.replace(plan, tp_override=rules, rank_bytes=RankBytes(replicated=plan.weights_bytes))
     return plan
 
 
