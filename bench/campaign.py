@@ -14,9 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from bench import report
 from bench.toys import Toy, run
@@ -83,36 +83,54 @@ def on_ray(jobs: list[Toy]) -> float:
         pool.close()
 
 
-def per_job_overhead() -> float:
+def compared(makespan_s: float, jobs: list[Toy]) -> dict[str, float]:
+    bound = bound_s(jobs)
+    return {"makespan_s": round(makespan_s, 2), "bound_s": round(bound, 2), "ratio": round(makespan_s / bound, 3)}
+
+
+def local() -> dict[str, Any]:
+    return {"local": compared(pooled(toys(), LocalPool(CORES, 1 << 40))[0], toys())}
+
+
+def ray() -> dict[str, Any]:
+    return {"ray": compared(on_ray(toys()), toys())}
+
+
+def sequential() -> dict[str, Any]:
+    return {"sequential": compared(looped(toys()), toys())}
+
+
+def overhead() -> dict[str, Any]:
     jobs = [Toy(f"single{n}", 1, SINGLE_S) for n in range(SINGLE_JOBS)]
-    return (pooled(jobs, LocalPool(1, 1 << 40))[1] - sum(job.seconds for job in jobs)) / SINGLE_JOBS
+    whole_s = pooled(jobs, LocalPool(1, 1 << 40))[1]
+    return {"per_job_overhead_s": round((whole_s - sum(job.seconds for job in jobs)) / SINGLE_JOBS, 3)}
 
 
-def many() -> None:
-    """In a process of its own: prints the most memory that it took for MANY jobs, and the seconds."""
-    _, seconds = pooled([Toy(f"toy{n}", 1, 0.0) for n in range(MANY)], LocalPool(CORES, 1 << 40))
-    print(json.dumps({"rss_mb_5000": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000, "seconds_5000": seconds}))
+def memory() -> dict[str, Any]:
+    _, whole_s = pooled([Toy(f"toy{n}", 1, 0.0) for n in range(MANY)], LocalPool(CORES, 1 << 40))
+    return {"rss_mb_5000": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000, "seconds_5000": round(whole_s, 1)}
+
+
+PIECES = {piece.__name__: piece for piece in (local, ray, sequential, overhead, memory)}
+
+
+def apart(name: str) -> dict[str, Any]:
+    """A piece's figures, measured in a process of its own."""
+    argv = [sys.executable, "-m", "bench.campaign", name]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])  # Ray tells its news on stdout, too
+    print(json.dumps(found), file=sys.stderr)
+    return found
 
 
 def main() -> None:
-    if sys.argv[1:] == ["many"]:
-        many()
+    if sys.argv[1:]:
+        print(json.dumps(PIECES[sys.argv[1]]()))
         return
-    jobs = toys()
-    bound = bound_s(jobs)
-
-    def figures(seconds: Callable[[list[Toy]], float]) -> dict[str, float]:
-        makespan_s = seconds(jobs)
-        return {"makespan_s": round(makespan_s, 2), "bound_s": round(bound, 2), "ratio": round(makespan_s / bound, 3)}
-
     with ThreadPoolExecutor(1) as beside:
-        loop = beside.submit(figures, looped)
-        found = {"local": figures(lambda all_jobs: pooled(all_jobs, LocalPool(CORES, 1 << 40))[0]), "ray": figures(on_ray)}
-        command = [sys.executable, "-m", "bench.campaign", "many"]
-        memory = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        found["sequential"] = loop.result()
-    overhead = {"per_job_overhead_s": round(per_job_overhead(), 3)}
-    report.write("campaign", {**found, **overhead, **memory, "jobs": JOBS, "cores": CORES}, MEANINGS)
+        loop = beside.submit(apart, "sequential")
+        found = apart("local") | apart("ray") | apart("memory") | loop.result()
+    report.write("campaign", {**found, **apart("overhead"), "jobs": JOBS, "cores": CORES}, MEANINGS)
 
 
 if __name__ == "__main__":

@@ -202,6 +202,7 @@ def test_what_the_hub_lost_on_the_way_is_noticed(real_client: Hub, results: Path
     [
         (Fault(r"/api/datasets/.*/commit/main", status=429, headers={"Retry-After": "4"}), [4.0]),
         (Fault(r"/api/datasets/.*/tree/.*", status=500), [1.0]),
+        (Fault(r"/lfs/.*", method="PUT", status=503, headers={"Retry-After": "0"}), []),  # the client's own doing
     ],
 )
 def test_a_fault_on_the_way_is_waited_out(

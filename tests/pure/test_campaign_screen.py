@@ -21,8 +21,9 @@ EVENTS: tuple[Event, ...] = (
     Planning("default (cpu)", 2, 4),
     Planned("default (cpu)", 4, 0, 1, 3),
     Began("k", NAME, "here", (4, 5, 6, 7), 2),
-    Stepped("k", "compile", 3.0),
+    Stepped("k", "compile"),
     Ticked(4, 8, 1, 2, 90.0),
+    Ticked(4, 8, 1, 2, 89.5),
     Ended("k", NAME, Result.FAIL, Reason.CRASH, 61.0, again=False),
     Ended("l", "org/b", Result.INCONCLUSIVE, Reason.NETWORK, 1.0, again=True),
     Summed("default (cpu)", COUNTS),
@@ -61,15 +62,15 @@ def test_the_live_view_shows_cores_stages_and_the_expected_end() -> None:
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=120, height=30, color_system=None)
     board = campaigns._Board(Live(console=console))
-    for event in EVENTS[:5]:
+    for event in EVENTS[:6]:
         board(event)
     console.print(board._view())
     text = shown.getvalue()
     assert "org/[red]a[/red]\\x1b[31m" in text
     assert "cores 4-7" in text
     assert "first pass, which compiles" in text
-    assert "4 of 8 cores busy, 1 done, 2 left, about 1 min 30 s to go, until" in text
-    for event in EVENTS[5:]:
+    assert "4 of 8 cores busy, 1 done, 2 left, about 1 min 29 s to go, until" in text
+    for event in EVENTS[6:]:
         board(event)
     shown.seek(0)
     shown.truncate()

@@ -101,7 +101,8 @@ def test_any_rows_are_listed_and_shown_as_they_are(tmp_path_factory: pytest.Temp
         texts = {each.run_py for each in shown if each.model_id == line.model_id}
         assert found.values["run_py"] in texts
         as_json(found)
-    assert len(find(data, Query(text="\0")).lines) == len({each.model_id for each in shown if "\0" in (each.model_id or "")})
+    found_ids = {line.model_id for line in find(data, Query(text="\0")).lines}
+    assert found_ids == {each.model_id for each in shown if "\0" in (each.model_id or "")}
 
 
 # ---------------------------------------------------------------------------------- change

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import doesitrun
+from doesitrun import screen
 
 SOURCE = Path(doesitrun.__file__).parent
 LAYERS = [
@@ -137,3 +138,14 @@ def too_long(path: Path) -> list[str]:
 
 def test_functions_and_modules_keep_to_their_budget() -> None:
     assert [each for path in FILES for each in too_long(path)] == []
+
+
+def test_every_screen_is_found_where_it_is_said_to_be() -> None:
+    assert all(callable(getattr(screen, name)) for name in screen.__all__)
+    with pytest.raises(AttributeError):
+        screen.nothing  # noqa: B018
+
+
+def test_a_look_up_waits_for_no_other_commands_modules() -> None:
+    code = "import sys; from doesitrun import screen; screen.show_found; print('doesitrun.campaign' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -13,8 +13,8 @@ from doesitrun.app import badge, charts, words
 from doesitrun.catalog import Catalog, ChangeKind, Pair, Query, View
 from doesitrun.errors import DoesItRunError
 
-LINES = 100
-"""Lines on one page at most."""
+LINES = 50
+"""Lines on one page at most: twice as many take a browser twice as long to draw while somebody types."""
 CHANGES = 60
 """Models listed of each kind of change."""
 ARCHITECTURES = 16
@@ -67,11 +67,11 @@ ALL = "all"
 """As a target in an address: each of them, a line per model and target."""
 
 
-def query_of(data: Catalog, parameters: Parameters) -> Query:
-    """The query of an address: no more lines than a page draws, of the data's own target unless another one is named."""
+def query_of(data: Catalog, parameters: Parameters, most: int = LINES) -> Query:
+    """The query of an address: `most` lines, of the data's own target unless another one is named."""
     query = Query.from_parameters(parameters)
     target = {None: data.default_target or None, ALL: None}.get(query.target, query.target)
-    return dataclasses.replace(query, limit=min(query.limit or LINES, LINES), target=target)
+    return dataclasses.replace(query, limit=min(query.limit or most, most), target=target)
 
 
 def _list(data: Catalog, parameters: Parameters) -> Shown:

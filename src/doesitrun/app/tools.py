@@ -12,6 +12,9 @@ from doesitrun import catalog
 from doesitrun.app import screens
 from doesitrun.catalog import Catalog
 
+MOST = 100
+"""Lines of one answer at most."""
+
 
 def lookup(
     data: Catalog,
@@ -71,7 +74,7 @@ def lookup(
         "offset": str(offset),
         "limit": str(limit),
     }
-    query = screens.query_of(data, {name: value for name, value in given.items() if value})
+    query = screens.query_of(data, {name: value for name, value in given.items() if value}, MOST)
     return _plain(catalog.find(data, query))
 
 

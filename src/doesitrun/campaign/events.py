@@ -43,11 +43,10 @@ class Began:
 
 @dataclass(frozen=True)
 class Stepped:
-    """What is being done with a model, and for how long."""
+    """Another thing is being done with a model: load, compile, run, reference, ..."""
 
     key: str
     step: str
-    elapsed_s: float
 
 
 @dataclass(frozen=True)

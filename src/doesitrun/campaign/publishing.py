@@ -65,7 +65,9 @@ def publish(ask: PublishAsk, root: Path, warn: Warn, watch: Watch) -> Publicatio
     files = published_files(root)
     if not any(path.startswith("data/") for path in files):
         raise UsageError(f"{root} holds no results: run `doesitrun campaign` or `doesitrun test` first, or name another --workspace.")
-    with Traffic(budget=default_budget(), watch=lambda waiting: watch(Progress(f"waiting for {waiting.why}", 0.0))).governed():
+    with Traffic(
+        budget=default_budget(), watch=lambda waiting: watch(Progress(f"waiting {waiting.seconds:.0f} s: {waiting.why}", 0.0))
+    ).governed():
         watch(Progress(f"looking at {ask.dataset}", 0.0))
         there = _there(ask)
         changes, files, rows = _compared(root, files, there)
@@ -218,7 +220,9 @@ def _opened(source: str, revision: str | None, watch: Watch) -> Iterator[tuple[s
         raise UsageError(
             f"There is no folder {source!r}: check the path, or pass a dataset's id such as aws-neuron/torch-neuronx-model-support."
         )
-    with Traffic(budget=default_budget(), watch=lambda waiting: watch(Progress(f"waiting for {waiting.why}", 0.0))).governed():
+    with Traffic(
+        budget=default_budget(), watch=lambda waiting: watch(Progress(f"waiting {waiting.seconds:.0f} s: {waiting.why}", 0.0))
+    ).governed():
         watch(Progress(f"fetching {source}", 0.0))
         there = datasets.look(source, revision)
         names = datasets.parquet_paths(there.files, "data/") or [

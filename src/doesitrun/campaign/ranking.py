@@ -96,7 +96,7 @@ def rank(
 
 
 def _waiting(waiting: Waiting) -> Progress:
-    return Progress(f"waiting {waiting.seconds:.0f} s, for {waiting.why}", 0.0)
+    return Progress(f"waiting {waiting.seconds:.0f} s: {waiting.why}", 0.0)
 
 
 def _listings(

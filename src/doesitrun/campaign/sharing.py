@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,13 +57,12 @@ def push(url: str, workspace: Workspace, models: Sequence[str], watch: Watch) ->
 
     Raises GraphStoreError, UsageError, WorkspaceError.
     """
-    store, local, names = graphs.open_store(url), local_graphs(workspace), {model_name(model) for model in models}
-    chosen = {pair: [each for each in local.manifests(pair).values() if not names or each.model_id in names] for pair in local.pairs()}
-    done = []
+    local, names = local_graphs(workspace), {model_name(model) for model in models}
+    found = {pair: [each for each in local.manifests(pair).values() if not names or each.model_id in names] for pair in local.pairs()}
+    chosen = {pair: manifests for pair, manifests in found.items() if manifests}
+    _refuse_emulated(url, chosen)
+    store, done = graphs.open_store(url), []
     for pair, manifests in sorted(chosen.items()):
-        if not manifests:
-            continue
-        _refuse_emulated(store, pair)
         watch(Progress("push", 0.0))
         pushed = graphs.push(store, local.cache(pair), manifests, _counted(watch, "push"))
         done.append(pushed)
@@ -74,9 +73,13 @@ def push(url: str, workspace: Workspace, models: Sequence[str], watch: Watch) ->
     return done
 
 
-def _refuse_emulated(store: Store, pair: Pair) -> None:
-    if "emulated" in str(pair) and not Path(store.url).is_relative_to(tempfile.gettempdir()):
-        raise UsageError(f"The graphs of {pair} are an emulated device's: they are never published, and go to a folder below /tmp only.")
+def _refuse_emulated(url: str, pairs: Iterable[Pair]) -> None:
+    folder = url.removeprefix("file://")
+    is_temporary = "://" not in folder and Path(folder).resolve().is_relative_to(tempfile.gettempdir())
+    for pair in pairs:
+        if "emulated" in str(pair) and not is_temporary:
+            message = f"The graphs of {pair} are an emulated device's: they are never published, and go to a folder below /tmp only."
+            raise UsageError(message)
 
 
 def _tell_rows(workspace: Workspace, plans: set[str], uri: str, pair: Pair) -> None:

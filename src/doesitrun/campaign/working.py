@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from doesitrun.campaign import expectation
-from doesitrun.campaign.context import Watch
+from doesitrun.campaign.context import Progress, Watch
 from doesitrun.campaign.events import Began, Ended, Event, Listen, Stepped, Ticked
 from doesitrun.outcomes import Reason, Result
 from doesitrun.pool import Dispatch, Done, Job, Lease, Need, Pool, Seat
@@ -114,8 +114,16 @@ class _Work:
         return self.ran
 
     def _job(self, item: Item, need: Need) -> Job:
+        step = ""
+
+        def watch(progress: Progress) -> None:
+            nonlocal step
+            if progress.step != step:
+                step = progress.step
+                self.events.put(Stepped(item.key, step))
+
         def do(seat: Seat) -> Ran:
-            row = item.run(seat, lambda progress: self.events.put(Stepped(item.key, progress.step, progress.elapsed_s)))
+            row = item.run(seat, watch)
             return Ran(row.result or Result.INCONCLUSIVE, row.reason)
 
         return Job(item.key, need, do, item.visible, self.had.get(item.key, frozenset()))

@@ -6,12 +6,15 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
-from xml.etree import ElementTree as ET
 
 from doesitrun.catalog.answers import Event, Line
 from doesitrun.catalog.words import pair_words
 from doesitrun.store.table import clean_text
+
+if TYPE_CHECKING:
+    from xml.etree import ElementTree as ET
 
 ATOM = "http://www.w3.org/2005/Atom"
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -19,6 +22,8 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 def atom(events: Sequence[Event], title: str, address: str, page: str = "{address}/model?{query}") -> str:
     """The text of the feed. `address` is the app's own, without a slash at its end; `page` makes a model's address of it."""
+    from xml.etree import ElementTree as ET
+
     feed = ET.Element("feed", xmlns=ATOM)
     newest = max((event.at for event in events), default=datetime(1970, 1, 1, tzinfo=UTC))
     _add(feed, "title", title)
@@ -69,6 +74,8 @@ def _summary(event: Event) -> str:
 
 
 def _add(parent: ET.Element, name: str, text: str) -> None:
+    from xml.etree import ElementTree as ET
+
     ET.SubElement(parent, name).text = _legal(text)
 
 

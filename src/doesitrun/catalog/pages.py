@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -106,6 +105,8 @@ def _no_such_model(data: Catalog, model_id: str) -> str:
     alike = np.flatnonzero(data.names.matching(model_id.rpartition("/")[2]))[:_NEAR_NAMES]
     near = [str(name) for name in data.names.shown.take(at(alike)).to_pylist()]
     if not near and len(data.names) <= 20_000:
+        import difflib
+
         near = difflib.get_close_matches(model_id, data.names.shown.to_pylist(), _NEAR_NAMES)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return f"These data have nothing on {shown}.{hint} Look for a part of its name, or run `doesitrun test` on it."

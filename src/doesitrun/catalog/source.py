@@ -28,11 +28,13 @@ from doesitrun.catalog.reading import (
 )
 from doesitrun.catalog.snapshot import Catalog
 from doesitrun.errors import DoesItRunError, WorkspaceError
-from doesitrun.hub.published import HUB_SCHEME, RECENT_DAYS, PublishedDataset, dataset_id
 from doesitrun.records import Forecast, Ranked
 
 EVERY_S = 10.0
 WAIT_S = 1.0
+HUB_SCHEME = "hf://"
+RECENT_DAYS = 7
+"""Days of rankings and plans that are looked at: one day's need not have all tasks, orders and models."""
 T = TypeVar("T")
 
 
@@ -61,7 +63,9 @@ def locator(place: str | Path) -> Callable[[], Path]:
     """What gives the folder (or the one file) of a place, as it is now. Raises UsageError for an address that is none."""
     text = str(place)
     if text.startswith(HUB_SCHEME):
-        return PublishedDataset(dataset_id(text)).folder
+        from doesitrun.hub.published import PublishedDataset, dataset_id
+
+        return PublishedDataset(dataset_id(text), RECENT_DAYS).folder
     path = Path(place).expanduser()
     return lambda: path
 

@@ -10,10 +10,7 @@ from typing import Any
 
 from doesitrun.errors import DoesItRunError, HubError, UsageError
 
-HUB_SCHEME = "hf://"
 TIMEOUT_S = 30.0
-RECENT_DAYS = 7
-"""Days of rankings and plans that are looked at: one day's need not have all tasks, orders and models."""
 _ADDRESS = re.compile(r"hf://datasets/(?P<id>[A-Za-z0-9._-]+/[A-Za-z0-9._-]+)/?")
 
 
@@ -28,8 +25,10 @@ def dataset_id(address: str) -> str:
 class PublishedDataset:
     """A dataset of the Hub. HF_ENDPOINT and HF_TOKEN are honoured."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, recent_days: int) -> None:
+        """Of rankings and plans, those of so many newest days are fetched."""
         self._name = name
+        self._recent_days = recent_days
         self._commit: str | None = None
         self._folder: Path | None = None
 
@@ -50,21 +49,21 @@ class PublishedDataset:
         return self._folder
 
     def _fetched(self, api: Any, info: Any) -> str:
-        names = wanted_files(sibling.rfilename for sibling in info.siblings or ())
+        names = wanted_files((sibling.rfilename for sibling in info.siblings or ()), self._recent_days)
         if not names:
             message = f"The dataset {self._name} has no data/*.parquet: check its name, or publish something there first."
             raise HubError(message)
         return str(api.snapshot_download(self._name, repo_type="dataset", revision=info.sha, allow_patterns=[_literal(n) for n in names]))
 
 
-def wanted_files(names: Iterable[str]) -> list[str]:
+def wanted_files(names: Iterable[str], recent_days: int) -> list[str]:
     """Of a dataset's files those that a look-up reads: all rows, and rankings and plans of the newest days."""
     parquet = sorted(name for name in names if name.endswith(".parquet"))
     rows = [name for name in parquet if name.startswith("data/")]
     rankings = [name for name in parquet if name.startswith("rankings/")]
     plans = [name for name in parquet if name.startswith("plans/") and name.count("/") == 2]
-    days = sorted({name.split("/")[1] for name in plans})[-RECENT_DAYS:]
-    return [*rows, *rankings[-RECENT_DAYS:], *(name for name in plans if name.split("/")[1] in days)]
+    days = sorted({name.split("/")[1] for name in plans})[-recent_days:]
+    return [*rows, *rankings[-recent_days:], *(name for name in plans if name.split("/")[1] in days)]
 
 
 def _literal(name: str) -> str:

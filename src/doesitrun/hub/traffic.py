@@ -104,7 +104,8 @@ class Traffic:
         """Seconds to wait before the same request is sent again; None when the response stands."""
         self._hold(response)
         status = response.status_code
-        again = status == 429 or (status in RETRIED and request.method in READING)
+        # An upload's body is read while it is sent: the client itself begins it anew.
+        again = (status == 429 and request.method != "PUT") or (status in RETRIED and request.method in READING)
         if not again:
             return None
         told = _told(response)

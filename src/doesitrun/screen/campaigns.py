@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 import time
 from collections import Counter
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -25,6 +27,8 @@ from doesitrun.screen.terminal import COLOURS, plain, seconds
 
 SHOWN = 20
 """Running models in the live view; the others are counted."""
+TICK_S = 5.0
+"""Seconds between two `ticked` events for programs."""
 REPORT_S = 60.0
 """Seconds between two lines on how it stands, where there is no terminal."""
 
@@ -36,7 +40,7 @@ def campaign_screen(*, as_json: bool) -> Iterator[Listen]:
     if as_json:
         out = sys.stdout
         with redirect_stdout(sys.stderr):  # Ray tells of lost nodes on stdout
-            yield lambda event: print(_json(event), file=out, flush=True)
+            yield _Objects(out)
     elif screen.is_terminal:
         with Live(console=screen, refresh_per_second=4, transient=True) as live:
             board = _Board(live)
@@ -58,6 +62,21 @@ def show_summary(summary: Summary, *, as_json: bool) -> None:
             screen.print(Text(f"This is a part only: {counts.pending} have no row yet. Call it again, and it goes on.", "bold red"))
         elif counts.inconclusive:
             screen.print(plain(f"{counts.inconclusive} are undecided: the same command tries them again, and only them."))
+
+
+class _Objects:
+    """A JSON object a line per event; how it stands only now and then."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.out = out
+        self.told_s = -math.inf
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Ticked):
+            if time.monotonic() - self.told_s < TICK_S and event.left:
+                return
+            self.told_s = time.monotonic()
+        print(_json(event), file=self.out, flush=True)
 
 
 def _json(event: Event) -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from doesitrun.campaign import Progress, Watch
 from doesitrun.screen.terminal import plain, seconds
+
+if TYPE_CHECKING:
+    from doesitrun.campaign import Progress, Watch
 
 STEPS = {
     "plan": "planning",
@@ -61,6 +64,8 @@ class Display:
 
 def step_of(watch: Watch) -> Callable[[str], None]:
     """`watch` for what says only what it does, and not for how long."""
+    from doesitrun.campaign import Progress
+
     return lambda step: watch(Progress(step, 0.0))
 
 

@@ -96,6 +96,7 @@ def _differences(row: Row, saved: Saved, found: Verdict) -> list[str]:
         "probes": "; ".join(found.probes) or None,
         "logit_ratio": found.logit_ratio,
         "logit_ratio_median": found.logit_ratio_median,
+        "expert_ratio": found.expert_ratio,
         "match_tokens": found.match_tokens,
         "cpu_match": found.cpu_match,
         "passage_loss": found.passage_loss,

@@ -6,7 +6,6 @@
   const said = document.getElementById("said");
   const LISTS = new Set(["selected", "trending", "downloads"]);
   let asked = 0; // number of the newest request: what an older one brings is thrown away
-  let running = null;
 
   const isList = (parameters) => !parameters.get("model") && LISTS.has(parameters.get("view") || "selected");
   const say = (text) => { said.textContent = text; };
@@ -14,16 +13,15 @@
   // -------------------------------------------------------------------------------- fetching
   async function show(query, { how = "push", only = null, scroll = true } = {}) {
     const mine = ++asked;
-    running?.abort();
-    running = new AbortController();
     page.setAttribute("aria-busy", "true");
     let text;
     try {
-      const answer = await fetch("page" + query, { signal: running.signal, headers: { accept: "text/html" } });
+      // Not aborted when the next letter comes: that would close the connection, and the next answer would wait for a new one.
+      const answer = await fetch("page" + query, { headers: { accept: "text/html" } });
       if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
       text = await answer.text();
     } catch (error) {
-      if (error.name === "AbortError" || mine !== asked) return;
+      if (mine !== asked) return;
       page.removeAttribute("aria-busy");
       say(`That could not be loaded: ${error.message}. Try again in a moment.`);
       said.classList.add("shown");
@@ -35,7 +33,7 @@
     if (how === "push") history.pushState({ y: 0, fromList: isList(new URLSearchParams(location.search)) }, "", query || "?");
     if (how === "replace") history.replaceState(history.state, "", query || "?");
     tellParent();
-    showTab();
+    if (!only) showTab();
     if (scroll && how === "push") window.scrollTo(0, 0);
     page.removeAttribute("aria-busy");
     document.dispatchEvent(new CustomEvent("doesitrun:shown"));
