@@ -228,7 +228,7 @@ def _started(address: str | None, resource: str, cores: int) -> Any:
         "include_dashboard": False,
     }
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **({} if address else own))
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **({} if address else own))
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         message = f"No Ray cluster answers at {address or 'this machine'} ({error}): start one with `ray start --head`."
         raise StackError(message) from None
