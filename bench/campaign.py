@@ -28,7 +28,7 @@ from doesitrun.store.workspace import Workspace
 
 JOBS = 200
 CORES = 32
-SHORTEST_S, LONGEST_S = 0.5, 2.5
+SHORTEST_S, LONGEST_S = 0.5, 4.5
 SINGLE_JOBS, SINGLE_S = 40, 0.1
 MANY = 5000
 MEANINGS = {

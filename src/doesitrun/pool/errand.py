@@ -111,7 +111,7 @@ class _Child(threading.Thread):
         self.errand, self.folder = errand, folder
         self.stages: queue.SimpleQueue[Stage | None] = queue.SimpleQueue()
         """Each stage as it begins; None at the end."""
-        self.last: Stage | None = None
+        self.last = Stage.START  # which its sender takes for granted
         self.is_unwanted = False
         self.ended: Ended | None = None
         self.problem: BaseException | None = None
