@@ -19,22 +19,19 @@ from bench.verdict.measure import Measured, measure  # noqa: E402
 
 from doesitrun.instack import reference  # noqa: E402
 
-# Garbage from a wrong activation or pairing, a window that is ignored, experts of another rank: public faults, each of
-# which got past somebody's check.
+# Of the real weights, which need not be taught first: garbage from a wrong activation is a public fault that got past
+# somebody's check.
 SAMPLE = {
-    ("fault", "gqa", "one head zeroed"),
-    ("fault", "gqa", "rope scaling missing"),
-    ("right", "gqa", "static cache, eager"),
-    ("fault", "moe16", "the same in one layer"),
-    ("fault", "moe16", "an expert zeroed: most used"),
-    ("right", "moe16", "eager attention"),
+    ("fault", "smollm2", "one head zeroed"),
+    ("fault", "smollm2", "GELU for SiLU in 1 of 30 layers"),
+    ("right", "smollm2", "static cache, eager"),
 }
 
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
     load = reference.load
-    yield Bench(["gqa", "moe16"])
+    yield Bench(["smollm2"])
     reference.load = load
 
 
@@ -55,7 +52,7 @@ def test_the_figures_are_those_that_are_published(again: Measured) -> None:
     before = published()[again.kind, again.model, again.name]
     assert again.verdict == before["verdict"]
     assert again.verdict == ("FAIL" if again.kind == "fault" else "PASS")
-    # The models are taught anew on other machines, so their figures differ, but not on which side of the limit they are.
+    # Other machines round differently, so the figures differ, but not on which side of the limit they are.
     assert again.R is not None
     assert (again.R < 1.5) == (before["R"] < 1.5)
 
