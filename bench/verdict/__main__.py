@@ -35,9 +35,11 @@ MEANINGS = {
     "rights": "right variants",
     "missed": "large faults that passed: must be none",
     "failed_rights": "right variants that failed: must be none",
-    "reference_and_judge_s": "a verdict on the demo model: reference and judge as processes of their own",
+    "reference_and_judge_computing_s": "a verdict on the demo model: what reference and judge compute",
     "generating_twice_s": "generating 32 tokens on the CPU twice, in bfloat16, as a comparison of tokens needs",
-    "generating_process_s": "the same as a process of its own, with start and loading",
+    "reference_process_s": "the reference as a process of its own, with start and loading: all that one core needs",
+    "judge_process_s": "the judge in the same way, which a sharded model needs, too",
+    "generating_process_s": "generating in the same way",
     "seconds": "the whole bench",
 }
 
