@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import parse_qs
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from doesitrun.app import badge, charts, words
@@ -79,6 +79,7 @@ def test_a_badge_of_any_text_is_well_formed(device: str, version: str, result: s
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=60).map(sorted))
+@example([5e-324])
 def test_a_histogram_counts_every_value_once(values: list[float]) -> None:
     for edges in (charts.WALL_EDGES, charts.even_edges(values)):
         bins = charts.histogram(values, edges)

@@ -74,9 +74,9 @@ def histogram(values: Sequence[float], edges: Sequence[float]) -> tuple[Bin, ...
 
 
 def even_edges(values: Sequence[float], columns: int = 12) -> tuple[float, ...]:
-    """Round edges from 0 that cover the values with about `columns` columns."""
+    """Round edges from 0 that cover the values with about `columns` columns; values below a thousandth share one."""
     top = max(values, default=0.0)
-    if top <= 0:
+    if top < 1e-3:
         return (0.0,)
     step = _round_step(top / columns)
     return tuple(round(step * i, 6) for i in range(int(top / step) + 1))
