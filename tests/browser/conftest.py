@@ -62,14 +62,14 @@ def stopped(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("published")
     published.publish(root)
     return root
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of `doesitrun serve`, without a trailing slash."""
     pytest.importorskip("gradio", reason="SKIPPED: Gradio is not installed (pip install 'doesitrun[serve]')")
