@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import random
-import shutil
 import socket
 import statistics
 import subprocess
@@ -23,6 +22,7 @@ from typing import Any
 
 import httpx
 import psutil
+from tests.browser.chromium import ARGUMENTS, executable
 
 ROWS = 50_000
 VISITORS = 50
@@ -32,14 +32,6 @@ THINKING_S = (0.2, 1.8)
 LETTER_MS = 120
 """Between two letters: a quick typist."""
 WORDS = ("qwen3", "llama-3", "smollm", "instruct", "mistral", "deepseek", "gemma-3", "lab7")
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 MEANINGS = {
     "keystroke_p95_ms": "50,000 rows: milliseconds from a keystroke to the painted lines in Chromium, 95th percentile",
     "keystroke_median_ms": "the same, median",
@@ -106,7 +98,7 @@ def in_chromium(address: str) -> dict[str, float]:
     """First table and keystrokes, as a real browser sees them."""
     from playwright.sync_api import sync_playwright
 
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    chromium = executable()
     if chromium is None:
         raise RuntimeError("There is no chromium: apt-get install chromium.")
     with sync_playwright() as driver:

@@ -81,20 +81,22 @@ class Settings:
 
 def load(path: Path | None = None) -> Settings:
     """The settings in `path`, or in ./doesitrun.toml; the defaults if there is none. Raises UsageError."""
-    source = path or Path(FILE_NAME)
+    return parse(read_toml(path, FILE_NAME, "--config"), str(path or FILE_NAME))
+
+
+def read_toml(path: Path | None, usual: str, option: str) -> dict[str, Any]:
+    """What is in `path`, which `option` named, or in the `usual` file; nothing if that is not there. Raises UsageError."""
+    source = path or Path(usual)
     try:
-        text = source.read_text(encoding="utf-8")
+        return tomllib.loads(source.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if path is None:
-            return Settings()
-        raise UsageError(f"There is no file {path}: name one that exists with --config.") from None
+            return {}
+        raise UsageError(f"There is no file {path}: name one that exists with {option}.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{source} cannot be read ({error}): make it a readable UTF-8 file.") from None
-    try:
-        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{source} is not valid TOML ({error}): correct that line.") from None
-    return parse(values, str(source))
 
 
 def parse(values: Mapping[str, Any], source: str = FILE_NAME) -> Settings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,15 +16,7 @@ from typing import Any
 import pytest
 
 from tests.browser import published
-
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+from tests.browser.chromium import ARGUMENTS, executable
 
 
 def free_port() -> int:
@@ -86,7 +77,7 @@ def server(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    chromium = executable()
     if chromium is None:
         pytest.skip("SKIPPED: there is no chromium (apt-get install chromium)")
     playwright = pytest.importorskip("playwright.sync_api", reason="SKIPPED: Playwright is not installed")

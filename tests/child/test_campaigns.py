@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from bench.toys import Toy, run
-from tests.child.toy_campaigns import Campaign, check_all_there_once, processes_in, some_toys, wait_until_gone
+from tests.child.toy_campaigns import Campaign, check_all_there_once, some_toys, wait_until_gone
+from tests.processes import processes_in
 
 from doesitrun.campaign.events import Began, Ended, Event, Ticked
 from doesitrun.errors import WorkspaceError

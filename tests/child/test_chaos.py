@@ -17,12 +17,12 @@ from tests.child.toy_campaigns import (
     Campaign,
     check_all_there_once,
     descendants,
-    processes_in,
     ray_nodes,
     some_toys,
     tell,
     wait_until_gone,
 )
+from tests.processes import processes_in
 
 LOCAL_KILLS = 14
 RAY_KILLS = 16

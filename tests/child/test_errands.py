@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.child.toy_campaigns import processes_in
+from tests.processes import processes_in
 
 from doesitrun import isolate
 from doesitrun.environment import child_environment

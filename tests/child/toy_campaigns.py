@@ -17,6 +17,7 @@ import psutil
 from bench.toys import Toy
 from tests.child.ray_nodes import CORES, RESOURCE
 from tests.conftest import REPOSITORY
+from tests.processes import processes_in
 
 from doesitrun.outcomes import Result
 from doesitrun.records import Row
@@ -94,18 +95,6 @@ def descendants(pid: int) -> list[psutil.Process]:
         return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
-
-
-def processes_in(folder: Path) -> list[psutil.Process]:
-    """Processes that work in the folder: children of attempts and of errands, and what they started."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if Path(process.cwd()).is_relative_to(folder):
-                found.append(process)
-        except (psutil.Error, OSError):
-            continue
-    return found
 
 
 def wait_until_gone(folder: Path, seconds: float = 10.0) -> None:

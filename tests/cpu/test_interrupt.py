@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from doesitrun.outcomes import Reason, Result
 from tests.cpu.conftest import Command, rows
+from tests.processes import processes_in
 
 
 @pytest.fixture
@@ -30,18 +30,6 @@ def running(checkpoint: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen
         yield process, tmp_path / "results"
         if process.poll() is None:
             process.kill()
-
-
-def processes_in(folder: Path) -> list[psutil.Process]:
-    """Processes whose working directory lies under the folder."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if Path(process.cwd()).is_relative_to(folder):
-                found.append(process)
-        except (psutil.Error, OSError):
-            continue
-    return found
 
 
 def gone(folder: Path) -> bool:

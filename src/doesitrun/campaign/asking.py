@@ -19,6 +19,9 @@ from doesitrun.isolate import Limits
 from doesitrun.outcomes import Stage
 from doesitrun.stacks import INSTACK
 
+HOST_SHARE = 0.92
+"""Of the host's memory, what runs may take together, and one without a limit of its own alone: nearly all, but never the host."""
+
 
 def reused(key: str, name: str, request: Mapping[str, Any], context: Context, *, keep_token: bool = False) -> tuple[dict[str, Any], float]:
     """The answer of a script and its seconds; one that the workspace holds is taken from there, in no time."""
@@ -80,6 +83,5 @@ def keep(path: Path, answer: Mapping[str, Any]) -> None:
 def limits(context: Context) -> Limits:
     asked = context.settings.limits
     given = {name: value for name, value in dataclasses.asdict(asked).items() if value is not None and name != "memory_gb"}
-    # Without a limit of its own, a run may take nearly all of the host's memory, but never the host.
-    memory = asked.memory_gb * 1e9 if asked.memory_gb else context.stack.host_memory_bytes * 0.92
+    memory = asked.memory_gb * 1e9 if asked.memory_gb else context.stack.host_memory_bytes * HOST_SHARE
     return Limits(**given, memory_bytes=int(memory))

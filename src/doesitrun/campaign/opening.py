@@ -7,19 +7,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from doesitrun import settings, stacks
+from doesitrun.campaign.asking import HOST_SHARE
 from doesitrun.campaign.context import Ask, Context
 from doesitrun.campaign.listing import Listed, first_chosen, read_list
 from doesitrun.campaign.many import OpenPool
 from doesitrun.errors import UsageError
-from doesitrun.pool import LocalPool, Pool
+from doesitrun.pool import LocalPool, Pool, helpers_of
 from doesitrun.records import Stack
 from doesitrun.store.workspace import Workspace
 from doesitrun.targets import DEVICES, TARGETS
-
-HOST_SHARE = 0.92
-"""Of the host's memory, for all jobs together."""
-PROCESSORS_PER_HELPER = 32
-"""CPU references compute with many threads; more of them at a time would only wait for each other."""
 
 
 def open_contexts(
@@ -85,5 +81,4 @@ def open_pool(wanted: str, cores: int | None, workspace: Path, warn: Callable[[s
 
 
 def _local(stack: Stack, cores: int | None) -> LocalPool:
-    helpers = max(1, (os.cpu_count() or 1) // PROCESSORS_PER_HELPER)
-    return LocalPool(cores or stack.cores, int(HOST_SHARE * stack.host_memory_bytes), helpers)
+    return LocalPool(cores or stack.cores, int(HOST_SHARE * stack.host_memory_bytes), helpers_of(os.cpu_count() or 1))

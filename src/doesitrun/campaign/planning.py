@@ -18,7 +18,7 @@ from doesitrun.hub.checkpoint import Checkpoint
 from doesitrun.outcomes import Reason
 from doesitrun.plan.outlines import Outline, Problem, outline_request, read_outlines
 from doesitrun.plan.planner import PlanOptions, make_plan
-from doesitrun.records import Device, Refusal, Stack, Task
+from doesitrun.records import Device, Plan, Refusal, Stack, Task
 from doesitrun.stacks import INSTACK
 from doesitrun.targets import DEVICES
 from doesitrun.tasks import TASKS
@@ -116,7 +116,12 @@ def run_py(prepared: Prepared, context: Context) -> str:
     if isinstance(prepared.plan, Refusal):
         refusal = prepared.plan
         raise UsageError(f"{refusal.model_id} has no script, for it would not be run. {refusal.detail} {refusal.reason.advice}")
-    return script.render(prepared.plan, prepared.task, pins(context.stack), header(context))
+    return script_of(prepared.plan, context)
+
+
+def script_of(plan: Plan, context: Context) -> str:
+    """The run.py of a plan, with the stack's versions and the store of its graphs. Raises UsageError for a bad URL of the store."""
+    return script.render(plan, TASKS[plan.task], pins(context.stack), header(context))
 
 
 def pins(stack: Stack) -> dict[str, str]:

@@ -160,7 +160,7 @@ def _prepared(asks: Sequence[Ask], opened: Sequence[Checkpoint | Refusal], conte
                 broken += 1
                 if broken == BROKEN:
                     raise
-                refused = Refusal(names[0], _revision(opened[start]), Reason.HARNESS_ERROR, f"The stack could not outline it: {error}")
+                refused = Refusal(names[0], opened[start].revision, Reason.HARNESS_ERROR, f"The stack could not outline it: {error}")
                 return prepare_opened(asks[start:end], [refused] * (end - start), context)
             middle = next(place for place in range((start + end) // 2, end) if asks[place].model != asks[place - 1].model)
             return halves(start, middle) + halves(middle, end)
@@ -168,10 +168,6 @@ def _prepared(asks: Sequence[Ask], opened: Sequence[Checkpoint | Refusal], conte
         return prepared
 
     return halves(0, len(asks)) if asks else []
-
-
-def _revision(opened: Checkpoint | Refusal) -> str:
-    return opened.revision
 
 
 def _forecast(prepared: Prepared, task: str, context: Context, now: datetime) -> Forecast:

@@ -13,9 +13,9 @@ from typing import Any
 from doesitrun import hub, isolate, rows, script, verify
 from doesitrun.campaign import evidence, oracle, witnesses
 from doesitrun.campaign.asking import limits
-from doesitrun.campaign.caching import cached, header
+from doesitrun.campaign.caching import cached
 from doesitrun.campaign.context import Ask, Context, Progress
-from doesitrun.campaign.planning import pins, prepare
+from doesitrun.campaign.planning import pins, prepare, script_of
 from doesitrun.errors import DoesItRunError, UsageError
 from doesitrun.explain import explain
 from doesitrun.files import reaching, write_whole
@@ -107,7 +107,7 @@ def attempt(plan: Plan, reference: Checkpoint | None, context: Context, tries: i
 
 
 def _attempt(plan: Plan, reference: Checkpoint | None, context: Context, earlier: Row | None) -> Row:
-    text = script.render(plan, TASKS[plan.task], pins(context.stack), header(context))
+    text = script_of(plan, context)
     row = rows.pending_row(plan, context.stack, text, _now(), retry_of=earlier)
     folder = context.workspace.new_attempt(plan.plan_id, row)
     try:

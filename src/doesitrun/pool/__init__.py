@@ -6,6 +6,6 @@
 from doesitrun.pool.dispatch import Dispatch, Done, Job
 from doesitrun.pool.local import HERE, LocalPool
 from doesitrun.pool.protocol import PlaceLostError, Pool, Seat
-from doesitrun.pool.schedule import Lease, Need, Place
+from doesitrun.pool.schedule import Lease, Need, Place, helpers_of
 
-__all__ = ["HERE", "Dispatch", "Done", "Job", "Lease", "LocalPool", "Need", "Place", "PlaceLostError", "Pool", "Seat"]
+__all__ = ["HERE", "Dispatch", "Done", "Job", "Lease", "LocalPool", "Need", "Place", "PlaceLostError", "Pool", "Seat", "helpers_of"]

@@ -23,7 +23,7 @@ from doesitrun.isolate import WATCH_S, Ended, Limits, Watch
 from doesitrun.outcomes import Stage
 from doesitrun.pool.errand import Errand, Returned, pack, perform, unpack
 from doesitrun.pool.protocol import PlaceLostError
-from doesitrun.pool.schedule import Lease, Place
+from doesitrun.pool.schedule import Lease, Place, helpers_of
 
 LOOK_S = 1.0
 """Seconds between two looks at the nodes."""
@@ -35,7 +35,6 @@ OPENING_S = 900.0
 TELLING_S = 10.0
 CANCELLING_S = 25.0
 STORE_BYTES = 200_000_000
-PROCESSORS_PER_HELPER = 32
 
 
 def _performed(errand: Errand) -> Iterator[Stage | Returned]:
@@ -247,8 +246,7 @@ def _amount(resource: str, count: int) -> dict[str, Any]:
 
 
 def _place(name: str, resources: Mapping[str, float], resource: str) -> Place:
-    helpers = max(1, int(resources.get("CPU", 1)) // PROCESSORS_PER_HELPER)
-    return Place(name, int(resources[resource]), int(resources.get("memory", 0)), helpers)
+    return Place(name, int(resources[resource]), int(resources.get("memory", 0)), helpers_of(int(resources.get("CPU", 1))))
 
 
 def _lost(name: str) -> str:

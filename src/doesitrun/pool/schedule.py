@@ -14,8 +14,15 @@ from dataclasses import dataclass
 
 PATIENCE_S = 300.0
 """Seconds after which a wish that waits for memory keeps others from taking what becomes free."""
+PROCESSORS_PER_HELPER = 32
+"""CPU references compute with many threads; more of them at a time would only wait for each other."""
 OVERDUE = 0.1
 """A job that lasts longer than expected is expected to need this share more."""
+
+
+def helpers_of(processors: int) -> int:
+    """How many jobs without cores a machine with so many processors runs at a time."""
+    return max(1, processors // PROCESSORS_PER_HELPER)
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,13 @@ link = "https://huggingface.co/org/broken/discussions/1"
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from doesitrun.errors import UsageError
-from doesitrun.settings import check_keys
+from doesitrun.settings import check_keys, read_toml
 
 FILE_NAME = "selection.toml"
 
@@ -60,18 +59,7 @@ _NEEDED = {"pin": ("model", "reason"), "skip": ("model", "reason", "link")}
 
 def load_hand(path: Path | None = None) -> Hand:
     """The decisions in `path`, or in ./selection.toml; none if there is no such file. Raises UsageError."""
-    source = path or Path(FILE_NAME)
-    try:
-        values = tomllib.loads(source.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        if path is None:
-            return Hand()
-        raise UsageError(f"There is no file {path}: name one that exists with --decisions.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{source} cannot be read ({error}): make it a readable UTF-8 file.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{source} is not valid TOML ({error}): correct that line.") from None
-    return parse_hand(values, str(source))
+    return parse_hand(read_toml(path, FILE_NAME, "--decisions"), str(path or FILE_NAME))
 
 
 def parse_hand(values: Mapping[str, Any], source: str = FILE_NAME) -> Hand:
